@@ -1,0 +1,1 @@
+"""One module per question; each returns a result that tabulates and plots itself."""

@@ -1,0 +1,1 @@
+"""The zoo: layers, architectures, registry, explanation mode, checkpoints."""

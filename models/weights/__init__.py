@@ -1,0 +1,1 @@
+"""Trained checkpoints (*.safetensors) and their index."""

@@ -1,0 +1,42 @@
+"""What an image classifier looks at and how easily it breaks.
+
+Names are imported when first used, so `import scs_eval` does not import torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scs_eval.data import ImageData as ImageData
+    from scs_eval.data import load_data as load_data
+    from scs_eval.errors import InputError as InputError
+    from scs_eval.models.checkpoints import load_model as load_model
+    from scs_eval.models.dynamic_linear import explanation_mode as explanation_mode
+    from scs_eval.models.registry import create_model as create_model
+    from scs_eval.models.registry import list_models as list_models
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ImageData": "scs_eval.data",
+    "InputError": "scs_eval.errors",
+    "create_model": "scs_eval.models.registry",
+    "explanation_mode": "scs_eval.models.dynamic_linear",
+    "list_models": "scs_eval.models.registry",
+    "load_data": "scs_eval.data",
+    "load_model": "scs_eval.models.checkpoints",
+}
+
+__all__ = [*_HOME, "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'scs_eval' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

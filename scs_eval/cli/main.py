@@ -1,0 +1,74 @@
+"""`scs-eval`: finds the command and imports only that one."""
+
+import sys
+from importlib import import_module
+
+import click
+from click.shell_completion import CompletionItem
+
+from scs_eval import __version__
+from scs_eval.errors import InputError
+
+# name -> one-line help. The help stands here so that `scs-eval --help` imports no command (and so no torch).
+COMMANDS = {
+    "models": "List the zoo: names, parameters, trained accuracy.",
+    "data": "Show which images are there and where they are looked for.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and imports each only when it is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of COMMANDS, which is the order of a first tour."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import `scs_eval.cli.<name>` and take its `command`."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"scs_eval.cli.{name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from COMMANDS alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands without importing them."""
+        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="scs-eval")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(debug: bool) -> None:
+    """Find out what an image classifier looks at and how easily it breaks."""
+
+
+def main() -> None:
+    """Run the command line; exit code 0 done, 1 the work failed, 2 the request was wrong."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.Abort:
+        _fail("interrupted", 130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except InputError as error:
+        _fail(error, 2)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except Exception as error:
+        _fail(f"{type(error).__name__}: {error}", 1)
+
+
+def _fail(message: object, code: int) -> None:
+    if "--debug" in sys.argv and sys.exc_info()[0] is not None:
+        raise
+    print(f"Error: {' '.join(str(message).split())}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,1 @@
+"""Training: recipes, the loop, per-epoch records, distributed launch."""
