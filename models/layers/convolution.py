@@ -1,0 +1,72 @@
+"""What every layer here shares with a convolution: its geometry, and the norm of the patches it sees."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Geometry(NamedTuple):
+    """Where the patches of a convolution lie, with explicit symmetric zero padding."""
+
+    kernel_size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+
+def prepare(x: Tensor, conv: nn.Conv2d) -> tuple[Tensor, Geometry]:
+    """Split a convolution's padding into what must be done beforehand and what the convolution itself can do.
+
+    Circular, reflecting and replicating padding, and the lopsided half of `padding="same"`, are applied to `x`; plain
+    zero padding is left to the geometry. Patch norms computed from both see exactly the convolution's patches.
+    """
+    # nn.Conv2d keeps (left, right, top, bottom) here, also for "same" and "valid".
+    left, right, top, bottom = conv._reversed_padding_repeated_twice
+    padding = (top, left)
+    if conv.padding_mode != "zeros":
+        x, padding = F.pad(x, (left, right, top, bottom), mode=conv.padding_mode), (0, 0)
+    elif (left, top) != (right, bottom):
+        x, padding = F.pad(x, (left, right, top, bottom)), (0, 0)
+    pair = _pair
+    return x, Geometry(pair(conv.kernel_size), pair(conv.stride), padding, pair(conv.dilation), conv.groups)
+
+
+def _pair(value: tuple[int, ...]) -> tuple[int, int]:
+    return value[0], value[1]
+
+
+def convolve(x: Tensor, weight: Tensor, at: Geometry) -> Tensor:
+    """Dot product of every kernel with every patch: (N, C, H, W) and (O, C/groups, kh, kw) to (N, O, h, w)."""
+    return F.conv2d(x, weight, None, at.stride, at.padding, at.dilation, at.groups)
+
+
+def patch_energy(x: Tensor, at: Geometry) -> Tensor:
+    """Σ x² over every patch and group, (N, C, H, W) to (N, groups, h, w).
+
+    Summing the channels first makes the box filter one channel wide per group. Never in reduced precision: under
+    autocast a squared norm would lose the digits that the cosine is made of.
+    """
+    with torch.autocast(x.device.type, enabled=False):
+        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        squares = wide.square().unflatten(1, (at.groups, -1)).sum(2)
+        return convolve(squares, box(squares, at), at)
+
+
+def box(like: Tensor, at: Geometry) -> Tensor:
+    """The all-ones kernel, one channel per group, that sums a patch."""
+    return like.new_ones(at.groups, 1, *at.kernel_size)
+
+
+def per_channel(per_group: Tensor, channels: int) -> Tensor:
+    """Spread (N, groups, h, w) over the output channels; with one group broadcasting does it for free."""
+    groups = per_group.shape[1]
+    return per_group if groups == 1 else per_group.repeat_interleave(channels // groups, dim=1)
+
+
+def unit_kernels(weight: Tensor) -> Tensor:
+    """w / ‖w‖ per kernel; a zero kernel stays zero, with a finite gradient that lets it grow again."""
+    norm = torch.linalg.vector_norm(weight, dim=tuple(range(1, weight.ndim)), keepdim=True)
+    return weight / torch.where(norm == 0, 1.0, norm)
