@@ -77,10 +77,10 @@ class FastSharpened(torch.autograd.Function):
         c, indices = _pool(c, plan.pool)
         if plan.relu:
             c.clamp_(min=0)
-        y = _sharpen(c, p, plan.eps)
-        ctx.save_for_backward(x, weight, q, p, c, y, norm, inverse, indices)
+        # Not the output: the layer after may overwrite it, as it may overwrite a convolution's.
+        ctx.save_for_backward(x, weight, q, p, c, norm, inverse, indices)
         ctx.plan = plan
-        return y
+        return c.abs().add_(plan.eps).log_().mul_(p).exp_().mul_(c.sign())  # faster than torch's general power
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -88,12 +88,13 @@ class FastSharpened(torch.autograd.Function):
         x, weight, q, p = ctx.saved_tensors[:4]
         if torch.is_grad_enabled():
             return _differentiable_backward(ctx, grad)
-        c, y, norm, inverse, indices = ctx.saved_tensors[4:]
+        c, norm, inverse, indices = ctx.saved_tensors[4:]
         plan, (needs_x, needs_weight, needs_q, needs_p, _) = ctx.plan, ctx.needs_input_grad
         signed = c + torch.copysign(c.new_tensor(plan.eps), c)  # sign(c)(|c| + eps)
-        flow = grad * y
-        grad_p = (flow * signed.abs().log_()).sum((0, 2, 3), keepdim=True) if needs_p else None
-        flow = flow.mul_(p).div_(signed)  # the gradient of c; y = 0 where c = 0, so it is 0 there
+        logs = signed.abs().log_()
+        flow = (logs * p).exp_().mul_(grad).mul_(c.sign())
+        grad_p = logs.mul_(flow).sum((0, 2, 3), keepdim=True) if needs_p else None
+        flow.mul_(p).div_(signed)  # the gradient of c
         grad_x = grad_q = None
         if q is not None:
             # c = u·r with r = 1/(norm + q):  -r·dr = -Σ_o dc·c, summed where the winners of the pooling came from.
@@ -114,11 +115,6 @@ def _differentiable_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...
     wanted = [tensor for tensor, needs in zip(inputs, ctx.needs_input_grad, strict=False) if needs]
     found = iter(torch.autograd.grad(sharpened(x, weight, q, p, ctx.plan), wanted, grad, create_graph=True))
     return *(next(found) if needs else None for needs in ctx.needs_input_grad[:4]), None
-
-
-def _sharpen(c: Tensor, p: Tensor, eps: float) -> Tensor:
-    # exp(p·log a) and not a**p: torch's general power is twice as slow as both together.
-    return c.abs().add_(eps).log_().mul_(p).exp_().mul_(c.sign())
 
 
 def _pool(c: Tensor, pool: Pool | None) -> tuple[Tensor, Tensor | None]:

@@ -1,0 +1,92 @@
+"""The zoo by name. Listing names imports no torch; building a model imports its family."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from scs_eval.errors import InputError
+from scs_eval.models.catalogue import FAMILIES
+from scs_eval.models.names import Family, Variant, parse, spell, variants
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Builder = Callable[[int], "nn.Module"]  # num_classes -> a network that takes RGB in [0, 1]
+
+_OWN: dict[str, tuple[Builder, int]] = {}
+_LISTED: dict[str, tuple[Family, Variant]] = {}
+
+
+def _add(name: str, family: Family, variant: Variant) -> None:
+    if name in _LISTED:
+        raise ValueError(f"two networks are called {name!r}")
+    _LISTED[name] = family, variant
+
+
+for _family in FAMILIES:
+    for _name, _variant in variants(_family):
+        _add(_name, _family, _variant)
+
+
+def register(name: str, builder: Builder, *, input_size: int = 32) -> None:
+    """Add a network of one's own to the zoo; `builder(num_classes)` makes it. A name that exists raises."""
+    if name in _OWN or resolve(name, missing_ok=True) is not None:
+        raise InputError(f"a model called {name!r} exists already; choose another name")
+    _OWN[name] = builder, input_size
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """Names that match a shell-style pattern (`rohrer*`), in the order of the catalogue."""
+    return [name for name in (*_LISTED, *_OWN) if fnmatchcase(name, pattern)]
+
+
+def resolve(name: str, *, missing_ok: bool = False) -> tuple[Family, Variant] | None:
+    """What a name spells; an unknown one raises and suggests the nearest."""
+    found = _LISTED.get(name) or parse(name, FAMILIES)
+    if found is None and not missing_ok:
+        near = get_close_matches(name, list_models(), n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else "list them with `scs-eval models`"
+        raise InputError(f"unknown model {name!r}; {hint}")
+    return found
+
+
+def canonical_name(name: str) -> str:
+    """The one spelling of a model's name, without options that are its defaults."""
+    if name in _OWN:
+        return name
+    found = resolve(name)
+    assert found is not None
+    family, variant = found
+    return spell(variant, family.defaults[variant.layer])
+
+
+def input_size(name: str) -> int:
+    """Height and width of the images the model is made for."""
+    if name in _OWN:
+        return _OWN[name][1]
+    found = resolve(name)
+    assert found is not None
+    family, variant = found
+    return family.input_sizes[variant.architecture]
+
+
+def create_model(name: str, *, num_classes: int = 10, seed: int = 0) -> "nn.Module":
+    """An untrained network, in training mode. Same seed, same weights, throughout the variants of an architecture.
+
+    The random state of the caller is left as it was.
+    """
+    import torch
+
+    if num_classes < 2:
+        raise InputError(f"expected at least 2 classes, got {num_classes}")
+    found = None if name in _OWN else resolve(name)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if found is None:
+            return _OWN[name][0](num_classes)
+        family, variant = found
+        module, function = family.builder.split(":")
+        build: Callable[[Variant, int], nn.Module] = getattr(import_module(module), function)
+        return build(variant, num_classes)
