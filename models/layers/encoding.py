@@ -57,7 +57,7 @@ class LogitLayer(nn.Module):
 
     def additive_bias(self) -> Tensor:
         """What the layer adds per class."""
-        return torch.full((self.num_classes,), self.bias)
+        return torch.full((self.num_classes,), self.bias, dtype=torch.float64)
 
     def extra_repr(self) -> str:
         """Temperature and bias."""

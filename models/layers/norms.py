@@ -47,6 +47,10 @@ class _Norm(nn.Module):
     def _restore(self, y: Tensor) -> Tensor:
         return y
 
+    def additive_bias(self) -> Tensor | None:
+        """What the layer adds per channel: β, if it has one. Its own mean is linear in the input and adds nothing."""
+        return None if self.bias is None else self.bias.detach()
+
     def extra_repr(self) -> str:
         """Channels, centring, bias."""
         return f"{self.num_features}, centred={self.centred}, bias={self.bias is not None}, eps={self.eps:g}"
@@ -153,11 +157,11 @@ class _RunningNorm(_Norm):
 
     def additive_bias(self) -> Tensor | None:
         """What the layer adds in evaluation, per channel: β - γ·running mean/σ, or nothing."""
-        shift = None if self.bias is None else self.bias.detach()
-        if self.centred:
-            offset = self.running_mean * self.weight.detach() * (self.running_var + self.eps).rsqrt()
-            shift = -offset if shift is None else shift - offset
-        return shift
+        shift = super().additive_bias()
+        if not self.centred:
+            return shift
+        offset = self.running_mean * self.weight.detach() * (self.running_var + self.eps).rsqrt()
+        return -offset if shift is None else shift - offset
 
 
 class BatchNorm(_RunningNorm):
