@@ -26,7 +26,7 @@ from scs_eval.models.names import Variant
 from scs_eval.models.transplant import transplant
 
 WIDTHS = (16, 32, 64)
-GROUPS = 8
+GROUPS = 2  # of the paper's group norm
 BCOS_NORMS = {"b": BatchNorm, "l": LayerNorm, "i": InstanceNorm, "p": PositionNorm, "a": AllNorm}
 
 

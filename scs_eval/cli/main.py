@@ -13,6 +13,10 @@ from scs_eval.errors import InputError
 COMMANDS = {
     "models": "List the zoo: names, parameters, trained accuracy.",
     "data": "Show which images are there and where they are looked for.",
+    "accuracy": "Measure how often each model is right, beside the paper.",
+    "train": "Train one model; its records, checkpoints and weights go to a directory.",
+    "zoo": "Train many models, one after another or on a cluster.",
+    "dynamics": "Draw the records of training runs.",
 }
 
 
@@ -51,7 +55,7 @@ def cli(debug: bool) -> None:
 def main() -> None:
     """Run the command line; exit code 0 done, 1 the work failed, 2 the request was wrong."""
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name="scs-eval", standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.Abort:

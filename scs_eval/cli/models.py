@@ -39,17 +39,14 @@ def _rows(pattern: str) -> list[dict[str, Any]]:
 
 
 def _row(name: str) -> dict[str, Any]:
-    import torch
-
     from scs_eval.models.checkpoints import weights_index
-    from scs_eval.models.registry import create_model, input_size
+    from scs_eval.models.parameters import parameter_count
+    from scs_eval.models.registry import input_size
 
-    with torch.device("meta"):  # shapes without numbers
-        parameters = sum(p.numel() for p in create_model(name).parameters())
     entry = weights_index().get(name)
     return {
         "name": name,
-        "parameters": parameters,
+        "parameters": parameter_count(name),
         "input_size": input_size(name),
         "trained": entry is not None,
         "accuracy": entry["accuracy"] if entry else None,

@@ -1,0 +1,53 @@
+"""Options that several commands share."""
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from scs_eval.data import ImageData
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def complete_source(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the names of data sources, then folders."""
+    names = [CompletionItem(name) for name in ("sample", "cifar10") if name.startswith(incomplete)]
+    return names or [CompletionItem(incomplete, type="dir")]
+
+
+def data_options(function: Function) -> Function:
+    """Add --data and the options of `choice_options`; the command receives data, data_dir, n, seed, skip_bad."""
+    text = "Images: sample (bundled), cifar10, or a folder of class folders."
+    option = click.option("--data", default="sample", show_default=True, shell_complete=complete_source, help=text)
+    return option(choice_options(function))
+
+
+def choice_options(function: Function) -> Function:
+    """Add --data-dir, -n, --seed and --skip-bad."""
+    for option in (
+        click.option("--skip-bad", is_flag=True, help="Leave out unreadable images of a folder and say how many."),
+        click.option("--seed", default=0, show_default=True, help="Seed of every random choice."),
+        click.option("-n", "n", type=int, help="Take this many images, evenly over the classes.  [default: all]"),
+        click.option(
+            "--data-dir",
+            type=click.Path(),
+            help="Folder to look for cifar10 in, before $SCS_EVAL_DATA and the user cache.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def load_images(
+    source: str, *, data_dir: str | None, n: int | None, seed: int, skip_bad: bool, size: int | None
+) -> "ImageData":
+    """`load_data` for a command: a warning becomes one line on stderr."""
+    from scs_eval.data import load_data
+
+    with warnings.catch_warnings():  # restores showwarning, too
+        warnings.showwarning = lambda message, *_: click.echo(f"Warning: {message}", err=True)
+        return load_data(source, data_dir=data_dir, n=n, seed=seed, skip_bad=skip_bad, size=size)

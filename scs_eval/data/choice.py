@@ -1,0 +1,35 @@
+"""Which n images to take: random, seeded, and as even over the classes as the data allow."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scs_eval.errors import InputError
+
+
+def choose(
+    labels: NDArray[np.int64], *, n: int | None, seed: int, usable: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """Positions of n images in rising order (all of them if n is None), none where `usable` (N,) is false.
+
+    The images are shuffled and dealt in rounds, one of each class that has any left, until there are n. So no class
+    has two images more than another unless the other is used up; with the same seed a smaller choice lies inside every
+    larger one; and making an image unusable replaces that image alone.
+    """
+    order = np.random.default_rng(seed).permutation(len(labels))
+    if usable is not None:
+        order = order[usable[order]]
+    if n is None:
+        return np.sort(order)
+    if n > len(order):
+        raise InputError(f"expected n of at most {len(order)}, as many images as there are, got {n}; ask for fewer")
+    dealt = np.argsort(_round(labels[order]), kind="stable")
+    return np.sort(order[dealt[:n]])
+
+
+def _round(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many earlier entries have the same label, for each entry: (N,)."""
+    by_class = np.argsort(labels, kind="stable")
+    start_of_class = np.searchsorted(labels[by_class], labels[by_class])
+    rounds = np.empty(len(labels), dtype=np.int64)
+    rounds[by_class] = np.arange(len(labels)) - start_of_class
+    return rounds

@@ -1,0 +1,77 @@
+"""One image file of any kind to RGB in [0, 1]."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from scs_eval.errors import InputError
+
+# Named, so that a file with the wrong suffix cannot reach a decoder that runs other programs (EPS).
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+
+
+class UnreadableImageError(InputError):
+    """A file that is no image we can read; skip_bad leaves it out."""
+
+
+def read_image(path: Path, *, size: int | None = None) -> NDArray[np.float32]:
+    """The image as (3, H, W) RGB in [0, 1], turned upright by its EXIF orientation.
+
+    Transparent parts show white. 16-bit greyscale keeps its depth (Pillow reads 16-bit colour as 8-bit); of an
+    animation the first frame counts. With `size`, the shorter side is scaled to it (bilinear, antialiased) and the
+    centre cut out: (3, size, size).
+    """
+    try:
+        with _open(path) as image:
+            upright = _flatten(ImageOps.exif_transpose(image))
+            if size is not None:
+                upright = ImageOps.fit(upright, (size, size), Image.Resampling.BILINEAR)
+    except Exception as error:  # decoders raise anything from SyntaxError to struct.error on a damaged file
+        reason = str(error) or type(error).__name__
+        raise UnreadableImageError(
+            f"expected a readable image, got {path} ({reason}); repair or remove it, or skip such files with --skip-bad"
+        ) from error
+    return _planes(upright)
+
+
+def _open(path: Path) -> Image.Image:
+    """Open for decoding; refuse what would not fit in memory."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            return Image.open(path, formats=FORMATS)
+    except UnidentifiedImageError as error:
+        raise ValueError(f"none of {', '.join(FORMATS)}") from error
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise ValueError(f"more than {Image.MAX_IMAGE_PIXELS} pixels, perhaps a decompression bomb") from error
+
+
+def _flatten(image: Image.Image) -> Image.Image:
+    """Any mode to RGB, or, for 16-bit greyscale, to F in [0, 1]."""
+    if image.mode.startswith("I"):
+        return _flatten_16_bit(image)
+    if image.mode == "F":
+        raise ValueError("a floating-point image, whose range is unknown")
+    if image.has_transparency_data:
+        rgba = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
+    return image.convert("RGB")
+
+
+def _flatten_16_bit(image: Image.Image) -> Image.Image:
+    values = np.asarray(image)
+    if values.min() < 0 or values.max() > 65535:
+        raise ValueError("a 32-bit image, whose range is unknown")
+    grey = values.astype(np.float32) / 65535
+    grey[values == image.info.get("transparency", -1)] = 1  # PNG may declare one value transparent
+    return Image.fromarray(grey)
+
+
+def _planes(image: Image.Image) -> NDArray[np.float32]:
+    pixels = np.asarray(image, dtype=np.float32)
+    if image.mode == "F":
+        return np.stack([pixels] * 3).clip(0, 1)
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1)) / np.float32(255)

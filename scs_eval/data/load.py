@@ -1,0 +1,102 @@
+"""`load_data`: the one way from the name of some images to the images."""
+
+import difflib
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scs_eval.data.choice import choose
+from scs_eval.data.cifar10 import CLASSES, read_cifar10
+from scs_eval.data.folder import read_folder
+from scs_eval.data.image_data import ImageData
+from scs_eval.data.sample import read_sample, sample_classes
+from scs_eval.errors import InputError
+
+NAMES = ("sample", "cifar10")
+
+
+def load_data(
+    source: str | Path = "sample",
+    *,
+    n: int | None = None,
+    seed: int = 0,
+    size: int | None = None,
+    split: str = "test",
+    data_dir: str | Path | None = None,
+    skip_bad: bool = False,
+) -> ImageData:
+    """Images in [0, 1] with their labels.
+
+    source: "sample" (1,000 CIFAR-10 test images, bundled), "cifar10", or the path of a folder of class folders.
+    n: how many images; chosen at random by `seed`, evenly over the classes, kept in the order of the source. None: all.
+    size: scale to size × size pixels, bilinear with antialiasing; what is not square is cropped to its centre. None:
+        as they are, which for a folder must be squares of one size.
+    split: "test" or "train"; only cifar10 has both.
+    data_dir: where cifar10 is looked for, before $SCS_EVAL_DATA and the user cache.
+    skip_bad: leave out unreadable images of a folder, with a warning that says how many.
+    """
+    for name, value, least in (("n", n, 1), ("seed", seed, 0), ("size", size, 1)):
+        _check_whole(name, value, least)
+    _check_split(source, split)
+    if source == "sample":
+        images, labels, indices = read_sample()
+        return _pick(images, labels, indices, classes=sample_classes(), source="sample", n=n, seed=seed, size=size)
+    if source == "cifar10":
+        images, labels = read_cifar10(data_dir, train=split == "train")
+        name = f"cifar10:{split}"
+        return _pick(images, labels, np.arange(len(labels)), classes=CLASSES, source=name, n=n, seed=seed, size=size)
+    return read_folder(_folder(source), n=n, seed=seed, size=size, skip_bad=skip_bad)
+
+
+def _pick(
+    images: NDArray[np.uint8],
+    labels: NDArray[np.int64],
+    indices: NDArray[np.int64],
+    *,
+    classes: tuple[str, ...],
+    source: str,
+    n: int | None,
+    seed: int,
+    size: int | None,
+) -> ImageData:
+    chosen = choose(labels, n=n, seed=seed)
+    pixels = torch.from_numpy(images[chosen]).float().div_(255)
+    return ImageData(
+        images=pixels if size is None else _resize(pixels, size),
+        labels=torch.from_numpy(labels[chosen]),
+        classes=classes,
+        indices=torch.from_numpy(indices[chosen]),
+        source=source,
+    )
+
+
+def _resize(pixels: torch.Tensor, size: int) -> torch.Tensor:
+    # The weights add up to 1 only up to rounding, hence the clamp.
+    scaled = torch.nn.functional.interpolate(pixels, (size, size), mode="bilinear", antialias=True)
+    return scaled.clamp_(0, 1)
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    if value is not None and (not isinstance(value, Integral) or value < least):
+        raise InputError(f"expected {name} as a whole number of at least {least}, got {value!r}")
+
+
+def _check_split(source: str | Path, split: str) -> None:
+    if split not in ("test", "train"):
+        raise InputError(f"expected the split 'test' or 'train', got {split!r}")
+    if split == "train" and source != "cifar10":
+        raise InputError(f"expected source 'cifar10' with split 'train', got {str(source)!r}, which has no such split")
+
+
+def _folder(source: str | Path) -> Path:
+    """The path, unless it reads like a misspelt name."""
+    path = Path(source).expanduser()
+    if source != "" and (path.exists() or len(path.parts) > 1):
+        return path
+    close = difflib.get_close_matches(str(source).lower(), NAMES, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "there is no such folder"
+    raise InputError(f"expected 'sample', 'cifar10' or a folder of class folders, got {str(source)!r}; {hint}")

@@ -1,0 +1,93 @@
+"""Trained weights: what ships loads strictly and is checked; what is not a checkpoint is refused in one line."""
+
+import hashlib
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from scs_eval import InputError, create_model, load_model
+from scs_eval.models.checkpoints import WEIGHTS, weights_index
+
+
+def saved(tmp_path, name="rohrer25k_scs", metadata=None, **state):
+    path = tmp_path / "model.safetensors"
+    model = create_model(name, seed=5)
+    save_file({**model.state_dict(), **state}, path, metadata={"name": name} if metadata is None else metadata)
+    return path, model
+
+
+def test_a_file_gives_the_model_back_in_evaluation_mode(tmp_path):
+    path, model = saved(tmp_path)
+    loaded = load_model(path)
+    assert not loaded.training
+    x = torch.rand(2, 3, 32, 32)
+    assert torch.equal(loaded(x), model.eval()(x))
+
+
+def test_number_of_classes_comes_from_the_metadata(tmp_path):
+    path = tmp_path / "seven.safetensors"
+    save_file(
+        create_model("rohrer25k_conv", num_classes=7).state_dict(),
+        path,
+        metadata={"name": "rohrer25k_conv", "num_classes": "7"},
+    )
+    assert load_model(path)(torch.rand(1, 3, 32, 32)).shape == (1, 7)
+
+
+def test_every_shipped_weight_loads_and_matches_its_hash():
+    for name, entry in weights_index().items():
+        assert hashlib.sha256((WEIGHTS / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
+        assert not load_model(name).training
+    assert {path.name for path in WEIGHTS.glob("*.safetensors")} == {e["file"] for e in weights_index().values()}
+    assert sum(path.stat().st_size for path in WEIGHTS.glob("*.safetensors")) <= 40e6
+
+
+def test_a_damaged_shipped_weight_is_refused(tmp_path, monkeypatch):
+    path, _ = saved(tmp_path)
+    entry = {"rohrer25k_scs": {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}}
+    monkeypatch.setattr("scs_eval.models.checkpoints.WEIGHTS", tmp_path)
+    monkeypatch.setattr("scs_eval.models.checkpoints.weights_index", lambda: entry)
+    assert not load_model("rohrer25k_scs_linear").training  # any spelling of the name
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match="sha256"):
+        load_model("rohrer25k_scs")
+
+
+def test_what_is_no_checkpoint_of_ours_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        load_model(tmp_path / "missing.safetensors")
+    with pytest.raises(InputError, match="no trained weights for 'resnet56_bcos_gn'"):
+        load_model("resnet56_bcos_gn")
+    with pytest.raises(InputError, match="did you mean"):
+        load_model("rohrer100k_sc")
+    for content in (b"", b"garbage" * 100):
+        (tmp_path / "bad.safetensors").write_bytes(content)
+        with pytest.raises(InputError, match="not a safetensors file"):
+            load_model(tmp_path / "bad.safetensors")
+    path, _ = saved(tmp_path, metadata={"format": "pt"})
+    with pytest.raises(InputError, match="does not say which"):
+        load_model(path)
+    path, _ = saved(tmp_path, metadata={"name": "rohrer47k_scs"})
+    with pytest.raises(InputError, match="do not fit"):
+        load_model(path)
+
+
+class Trap:
+    """Unpickling this would create a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def test_a_pickle_is_never_run(tmp_path):
+    (tmp_path / "trap.pt").write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    with pytest.raises(InputError, match="not a safetensors file"):
+        load_model(tmp_path / "trap.pt")
+    assert not (tmp_path / "sprung").exists()
