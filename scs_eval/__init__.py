@@ -7,6 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from scs_eval.analyses.accuracy import accuracy as accuracy
+    from scs_eval.analyses.dynamics import dynamics as dynamics
+    from scs_eval.analyses.result import load_result as load_result
     from scs_eval.data import ImageData as ImageData
     from scs_eval.data import load_data as load_data
     from scs_eval.errors import InputError as InputError
@@ -20,14 +23,17 @@ __version__ = "0.1.0"
 _HOME = {
     "ImageData": "scs_eval.data",
     "InputError": "scs_eval.errors",
+    "accuracy": "scs_eval.analyses.accuracy",
     "create_model": "scs_eval.models.registry",
+    "dynamics": "scs_eval.analyses.dynamics",
     "explanation_mode": "scs_eval.models.dynamic_linear",
     "list_models": "scs_eval.models.registry",
     "load_data": "scs_eval.data",
     "load_model": "scs_eval.models.checkpoints",
+    "load_result": "scs_eval.analyses.result",
 }
 
-__all__ = [*_HOME, "__version__"]  # noqa: PLE0604
+__all__ = [*_HOME, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

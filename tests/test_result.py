@@ -1,0 +1,163 @@
+"""What a result is: arrays and JSON that survive saving, tables and figures that derive from them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult
+from scs_eval.analyses.result import load_result
+from scs_eval.errors import InputError
+
+
+def make(label: str = "rohrer100k_scs", *, hits: int = 3) -> AccuracyResult:
+    labels = np.array([0, 0, 1, 1])
+    predictions = np.where(np.arange(4) < hits, labels, 1 - labels)
+    return AccuracyResult(
+        label=label,
+        settings={"seed": 0, "sizes": (32, 32), "device": "cpu"},
+        classes=("cat", "dog"),
+        labels=labels,
+        predictions=predictions,
+        margins=np.array([0.5, 1, 2, -1], dtype=np.float32),
+        parameters=12,
+        seconds=0.25,
+        known={"paper_accuracy": 0.818, "paper_table": 6},
+    )
+
+
+def same(a: AccuracyResult, b: AccuracyResult) -> None:
+    assert (a.label, a.settings, a.classes, a.known) == (b.label, b.settings, b.classes, b.known)
+    assert a.arrays().keys() == b.arrays().keys() == {"labels", "predictions", "margins"}
+    for key, array in a.arrays().items():
+        np.testing.assert_array_equal(array, b.arrays()[key])
+        assert array.dtype == b.arrays()[key].dtype
+    assert a.table().equals(b.table())
+
+
+def test_saved_and_loaded_is_the_same(tmp_path: Path) -> None:
+    make().save(tmp_path)
+    loaded = load_result(tmp_path)
+    assert isinstance(loaded, AccuracyResult)
+    same(make(), loaded)
+
+
+def test_comparison_saved_and_loaded_is_the_same(tmp_path: Path) -> None:
+    """Also with labels that are paths, of which one continues the other."""
+    members = (make("runs/a", hits=1), make("runs/a/labels", hits=2), make("ä=*", hits=3))
+    AccuracyComparison.of(members, label="all").save(tmp_path)
+    loaded = load_result(tmp_path)
+    assert isinstance(loaded, AccuracyComparison)
+    assert loaded.label == "all"
+    for before, after in zip(members, loaded.results, strict=True):
+        same(before, after)
+
+
+def test_comparison_keeps_the_settings_that_all_share() -> None:
+    both = AccuracyComparison.of([make("a"), make("b").with_settings({"seed": 1})], label="x")
+    assert both.settings == {"sizes": (32, 32), "device": "cpu"}
+
+
+def test_with_settings_adds_and_leaves_the_first_alone() -> None:
+    first = make()
+    both = AccuracyComparison.of([first], label="x").with_settings({"data": "sample"})
+    assert both.results[0].settings == {"seed": 0, "sizes": (32, 32), "device": "cpu", "data": "sample"}
+    assert "data" not in first.settings
+
+
+def test_comparison_stacks_tables_and_prefixes_arrays() -> None:
+    both = AccuracyComparison.of([make("a", hits=4), make("b", hits=1)], label="x")
+    assert both.table()["model"].tolist() == ["a", "b"]
+    assert both.table()["accuracy"].tolist() == [1, 0.25]
+    assert both.tables()["classes"]["model"].tolist() == ["a", "a", "b", "b"]
+    assert both.arrays()["b/predictions"].tolist() == [0, 1, 0, 0]
+
+
+def test_comparison_needs_distinct_labels() -> None:
+    with pytest.raises(InputError, match="'a' twice"):
+        AccuracyComparison.of([make("a"), make("a")], label="x")
+    with pytest.raises(InputError, match="none"):
+        AccuracyComparison.of([], label="x")
+
+
+def test_jupyter_shows_table_and_picture_and_escapes() -> None:
+    shown = make("<script>")._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "<script>" not in shown
+    assert "data:image/png;base64,iVBOR" in shown
+
+
+def test_figures_are_not_left_open() -> None:
+    from matplotlib import pyplot as plt
+
+    before = plt.get_fignums()
+    make().figure()
+    assert plt.get_fignums() == before
+
+
+def test_a_field_that_json_cannot_hold_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="set"):
+        make().with_settings({"odd": {1, 2}}).save(tmp_path)
+    make().with_settings({"n": np.int64(3)}).save(tmp_path)
+    assert load_result(tmp_path).settings["n"] == 3
+
+
+def test_loading_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"result\.json is missing"):
+        load_result(tmp_path)
+    make().save(tmp_path)
+    (tmp_path / "arrays.npz").unlink()
+    with pytest.raises(InputError, match=r"arrays\.npz is missing"):
+        load_result(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("module", "os"),
+        ("module", "../x"),
+        ("class", "InputError"),
+        ("class", "nothing"),
+        ("fields", {}),
+        ("arrays", ["labels", "nothing"]),
+        ("fields", {"label": "a", "unknown": 1}),
+    ],
+)
+def test_a_damaged_description_is_refused(tmp_path: Path, key: str, value: object) -> None:
+    make().save(tmp_path)
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(InputError, match="is no result" if value == "InputError" else "damaged"):
+        load_result(tmp_path)
+
+
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    make().save(tmp_path)
+    arrays = tmp_path / "arrays.npz"
+    arrays.write_bytes(arrays.read_bytes()[:200])
+    with pytest.raises(InputError, match="damaged"):
+        load_result(tmp_path)
+    (tmp_path / "result.json").write_text("{")
+    with pytest.raises(InputError, match="damaged"):
+        load_result(tmp_path)
+
+
+class Trap:
+    """Creates a file when unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_is_never_run(tmp_path: Path) -> None:
+    make().save(tmp_path)
+    trap = np.empty(4, dtype=object)
+    trap[:] = Trap(tmp_path / "trapped")
+    np.savez(tmp_path / "arrays.npz", **{**make().arrays(), "labels": trap})
+    with pytest.raises(InputError, match="damaged"):
+        load_result(tmp_path)
+    assert not (tmp_path / "trapped").exists()
