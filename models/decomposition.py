@@ -85,9 +85,9 @@ def _probed(model: nn.Module) -> Iterator[_Taps]:
 
 def additive_bias(module: nn.Module) -> Tensor | None:
     """The constant a layer adds to each of its output channels in evaluation mode, or None."""
-    if hasattr(module, "additive_bias"):
-        own: Tensor | None = module.additive_bias()
-        return own
+    if callable(own := getattr(module, "additive_bias", None)):
+        constant: Tensor | None = own()
+        return constant
     if isinstance(module, nn.BatchNorm2d) and module.running_mean is not None and module.running_var is not None:
         factor = (module.running_var + module.eps).rsqrt() * (1 if module.weight is None else module.weight.detach())
         return -module.running_mean * factor + (0 if module.bias is None else module.bias.detach())

@@ -19,7 +19,7 @@ def patches(x: Tensor, kernel, stride=1, padding=0, dilation=1, groups=1, paddin
         ph, pw = (0, 0) if padding == "valid" else pair(padding)
         sides = (pw, pw, ph, ph)
     x = F.pad(x, sides, mode="constant" if padding_mode == "zeros" else padding_mode)
-    n, c, height, width = x.shape
+    n, _c, height, width = x.shape
     h, w = (height - dh * (kh - 1) - 1) // sh + 1, (width - dw * (kw - 1) - 1) // sw + 1
     rows = []
     for i in range(h):

@@ -91,10 +91,8 @@ def matrix(layer, x, y):
     """The linear map with which a layer takes x to y: rows of scaled kernels, or a selection."""
     rows = torch.zeros(y.numel(), x.numel(), dtype=x.dtype)
     if isinstance(layer, MaxAbsPool2d):
-        source = layer.indices(x).flatten(2)
-        plane = x[0, 0].numel()
-        for r, (c, i) in enumerate((c, i) for c in range(x.shape[1]) for i in source[0, c].tolist()):
-            rows[r, c * plane + i] = 1
+        winners = layer.indices(x).flatten(2) + x[0, 0].numel() * torch.arange(x.shape[1]).view(1, -1, 1)
+        rows[torch.arange(len(rows)), winners.flatten()] = 1
         return rows
     weight = layer.weight
     if not isinstance(layer, SharpenedSDP2d) or isinstance(layer, SCS2d):

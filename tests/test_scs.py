@@ -71,7 +71,7 @@ def test_matches_reference_in_value_and_gradient(kind, kernel, geometry):
 )
 def test_any_geometry(kernel, stride, padding, dilation, groups, mode, seed):
     torch.manual_seed(seed)
-    geometry = dict(stride=stride, padding=padding, dilation=dilation, groups=groups, padding_mode=mode)
+    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "padding_mode": mode}
     layer = SCS2d(4, 4, kernel, **geometry).double()
     x = torch.randn(1, 4, 7, 6, dtype=torch.double)
     close(layer(x), expected(layer, x, **geometry), 1e-10)
@@ -80,7 +80,8 @@ def test_any_geometry(kernel, stride, padding, dilation, groups, mode, seed):
 @pytest.mark.parametrize("kind", [SCS2d, SharpenedSDP2d])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize(
-    "pool", [nn.MaxPool2d(2, ceil_mode=True), MaxAbsPool2d(2, ceil_mode=True), MaxAbsPool2d(3, 2), nn.MaxPool2d(3, 2, 1)]
+    "pool",
+    [nn.MaxPool2d(2, ceil_mode=True), MaxAbsPool2d(2, ceil_mode=True), MaxAbsPool2d(3, 2), nn.MaxPool2d(3, 2, 1)],
 )
 @pytest.mark.parametrize("groups", [1, 2])
 def test_pooling_first_equals_pooling_last(kind, relu, pool, groups):
@@ -292,7 +293,9 @@ def test_max_abs_pool_against_windows(ceil_mode):
     pool = MaxAbsPool2d(2, 2, ceil_mode=ceil_mode)
     for layout in (torch.contiguous_format, torch.channels_last):
         assert torch.equal(pool(x.contiguous(memory_format=layout)), reference.max_abs_pool(x, 2, 2, ceil_mode))
-    assert torch.equal(pool(x[:, :, 1:, :-1].transpose(2, 3)), reference.max_abs_pool(x[:, :, 1:, :-1].mT, 2, 2, ceil_mode))
+    assert torch.equal(
+        pool(x[:, :, 1:, :-1].transpose(2, 3)), reference.max_abs_pool(x[:, :, 1:, :-1].mT, 2, 2, ceil_mode)
+    )
 
 
 def test_max_abs_pool_sends_the_gradient_to_the_winner():

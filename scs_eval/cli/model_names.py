@@ -4,7 +4,7 @@ import click
 from click.shell_completion import CompletionItem
 
 
-class ModelName(click.ParamType):
+class ModelName(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic only in newer click
     """The name of a zoo model, or a shell-style pattern of names."""
 
     name = "model"
