@@ -30,6 +30,9 @@ def awaken(model: nn.Module, images: torch.Tensor) -> nn.Module:
     for module in model.modules():
         if getattr(module, "running_var", None) is not None:
             module.momentum = 1.0
+        if isinstance(module, SharpenedSDP2d) and not isinstance(module, SCS2d):
+            # Twenty unnormalised layers with exponents up to 3 overflow, as the SCS paper found for ResNet-18.
+            module.p.data.clamp_(max=1.2)
         if isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.bias, -0.5, 0.5)
             nn.init.uniform_(module.weight, 0.5, 1.5)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from scs_eval.models.layers import CosineSim2d, MaxAbsPool2d, SCS2d, SharpenedSDP2d, constrain_
+from scs_eval.models.layers import CosineSim2d, MaxAbsPool2d, SCS2d, SharpenedSDP2d, constrain_, sharpening
 
 GEOMETRIES = [
     {},
@@ -84,7 +84,9 @@ def test_any_geometry(kernel, stride, padding, dilation, groups, mode, seed):
     [nn.MaxPool2d(2, ceil_mode=True), MaxAbsPool2d(2, ceil_mode=True), MaxAbsPool2d(3, 2), nn.MaxPool2d(3, 2, 1)],
 )
 @pytest.mark.parametrize("groups", [1, 2])
-def test_pooling_first_equals_pooling_last(kind, relu, pool, groups):
+@pytest.mark.parametrize("slice_bytes", [1, 10_000, 4 << 20])  # one image at a time, two and one, all at once
+def test_pooling_first_equals_pooling_last(kind, relu, pool, groups, slice_bytes, monkeypatch):
+    monkeypatch.setattr(sharpening, "SLICE_BYTES", slice_bytes)
     torch.manual_seed(1)
     layer = kind(4, 6, 3, groups=groups, relu=relu, pool=pool).double()
     x = torch.randn(3, 4, 9, 9, dtype=torch.double)

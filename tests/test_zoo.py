@@ -27,7 +27,7 @@ LAYERS = {"rohrer25k": 4}
 def test_builds_and_runs_forward_and_backward(name):
     model = create_model(name)
     assert sum(p.numel() for p in model.parameters()) == parameter_count(name)
-    # A ResNet-18 has no fixed input size; at 224 pixels it would cost forty times as much.
+    # A ResNet-18 takes any size; at 224 pixels it would cost forty times as much.
     logits = model(torch.rand(2, 3, 32, 32))
     assert logits.shape == (2, 10)
     assert torch.isfinite(logits).all()

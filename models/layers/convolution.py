@@ -16,6 +16,16 @@ class Geometry(NamedTuple):
     dilation: tuple[int, int]
     groups: int
 
+    def places(self, size: torch.Size) -> tuple[int, int]:
+        """How many patches fit into an image of this height and width, down and across."""
+        down, across = (
+            (side + 2 * pad - step * (kernel - 1) - 1) // stride + 1
+            for side, pad, step, kernel, stride in zip(
+                size, self.padding, self.dilation, self.kernel_size, self.stride, strict=True
+            )
+        )
+        return down, across
+
 
 def prepare(x: Tensor, conv: nn.Conv2d) -> tuple[Tensor, Geometry]:
     """Split a convolution's padding into what must be done beforehand and what the convolution itself can do.
