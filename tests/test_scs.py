@@ -209,7 +209,9 @@ def test_fixed_exponent_is_no_parameter():
     assert {name for name, _ in layer.named_parameters()} == {"weight", "log_q"}
     assert set(layer.state_dict()) == {"weight", "log_q"}
     assert (layer.p == 2.5).all()
-    assert {name for name, _ in CosineSim2d(3, 4, 3).named_parameters()} == {"weight", "log_q"}
+    cosine = CosineSim2d(3, 4, 3)
+    assert {name for name, _ in cosine.named_parameters()} == {"weight", "log_q"}
+    assert (cosine.p == 1).all()
 
 
 @pytest.mark.parametrize("wrong", [{"bias": True}, {"pol": None}, {"P": 2}])

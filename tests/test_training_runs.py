@@ -31,6 +31,7 @@ from scs_eval.training.job import plan_job
 from scs_eval.training.recipe import Recipe
 from scs_eval.training.run import train
 from scs_eval.training.trainer import Trainer
+from scs_eval.training.zoo import train_all
 
 STEPS = 5  # batches of 8 from 40 images
 
@@ -545,6 +546,8 @@ def test_a_signal_ends_the_zoo(tmp_path, monkeypatch):
     done = run(["zoo", "train", "tiny_*", "--out", str(tmp_path), "--epochs", "1", "--batch-size", "8"])
     assert done.exit_code == 130
     assert [path.name for path in tmp_path.iterdir()] == ["tiny_scs"]
+    series = train_all([job(tmp_path / name, epochs=1) for name in ("one", "two")])
+    assert [(result.status, result.stopped_by) for result in series] == [("stopped", signal.SIGINT)]
 
 
 def test_without_submitit_the_cluster_says_how_to_get_it(tmp_path, monkeypatch):
@@ -575,5 +578,6 @@ def test_a_cluster_gets_one_job_a_model(tmp_path, monkeypatch):
     assert "tiny_blowing: job 2" in done.output
     assert [task.job.model for task in submitted] == ["tiny_scs", "tiny_blowing", "tiny_broken"]
     submitted[0]()
+    submitted[0]()  # as after a preemption
     assert (tmp_path / "tiny_scs" / "tiny_scs.safetensors").exists()
     assert submitted[0].checkpoint().function is submitted[0]

@@ -1,0 +1,71 @@
+"""`scs-eval zoo collect`: put the weights of finished runs, with their index, where `load_model` finds them."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scs_eval.errors import InputError
+
+PAPER_EPOCHS = {"rohrer": 800, "resnet18": 200, "resnet": 100, "bcos": 100}  # by the beginning of the name
+
+
+@click.command("collect")
+@click.argument("runs", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--into", type=click.Path(path_type=Path, file_okay=False), help="Folder of the weights.  [default: ours]"
+)
+def command(runs: Path, into: Path | None) -> None:
+    """Copy the finished models below RUNS into the package's weights and enter them in the index.
+
+    A model that is there already is replaced; others stay. The index says of each file what its own metadata says, its
+    sha256, a 95 % interval of the accuracy, and the SCS paper's figure for the same network.
+    """
+    from scs_eval.models.checkpoints import WEIGHTS
+
+    target = into or WEIGHTS
+    found = sorted(runs.glob("*/*.safetensors"))
+    if not found:
+        raise InputError(f"no finished run below {runs}: expected RUN/NAME.safetensors in it")
+    index_file = target / "index.json"
+    index = json.loads(index_file.read_text()) if index_file.exists() else {}
+    for file in found:
+        shutil.copyfile(file, target / file.name)
+        index[file.stem] = entry(target / file.name)
+    index_file.write_text(json.dumps(dict(sorted(index.items())), indent=1) + "\n")
+    click.echo(f"{len(found)} models collected, {len(index)} in all: {index_file}")
+
+
+def entry(file: Path) -> dict[str, Any]:
+    """What the index says of one file of weights."""
+    from safetensors import safe_open
+
+    from scs_eval.analyses.statistics import wilson
+    from scs_eval.models.parameters import parameter_count
+    from scs_eval.report.paper import paper_rows
+
+    with safe_open(file, framework="np") as opened:
+        said = opened.metadata()
+    interval = wilson(int(said["test_correct"]), int(said["test_images"]))
+    paper = paper_rows().get(said["name"], [])
+    return {
+        "file": file.name,
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "parameters": parameter_count(said["name"]),
+        "accuracy": float(said["test_accuracy"]),
+        "interval": [round(float(interval.low), 4), round(float(interval.high), 4)],
+        "correct": int(said["test_correct"]),
+        "n": int(said["test_images"]),
+        "data": said["data"],
+        "epochs": int(said["epochs"]),
+        "paper_epochs": next((n for start, n in PAPER_EPOCHS.items() if said["name"].startswith(start)), None),
+        "paper_accuracy": paper[0].accuracy if paper else None,
+        "seed": int(said["seed"]),
+        "recipe": json.loads(said["recipe"]),
+        "train_seconds_per_epoch": float(said["train_seconds_per_epoch"]),
+        "eval_seconds_per_epoch": float(said["eval_seconds_per_epoch"]),
+        "torch": said["torch"],
+    }

@@ -1,0 +1,102 @@
+"""How a model is trained: named sets of numbers, every one of which the command line can override. No torch here."""
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Annotated, Any, Literal
+
+from scs_eval.errors import InputError
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The numbers of one way of training; the defaults are the SCS paper's CIFAR-10 recipe (its Appendix A).
+
+    The text of each annotation is the help of the command line's option of that name.
+    """
+
+    epochs: Annotated[int, "Passes over the training images."] = 800
+    batch_size: Annotated[int, "Images per step, over all processes together."] = 128
+    optimizer: Annotated[Literal["adam", "adamw", "sgd"], "Optimiser; sgd has Nesterov momentum 0.9."] = "adam"
+    lr: Annotated[float, "Largest learning rate."] = 0.01
+    weight_decay: Annotated[float, "Weight decay."] = 0.0
+    schedule: Annotated[Literal["onecycle", "cosine"], "Learning rate over the steps."] = "onecycle"
+    warmup_epochs: Annotated[float, "cosine: epochs of linear warm-up, from lr/100."] = 0.0
+    final_lr: Annotated[float, "cosine: learning rate at the end."] = 0.0
+    loss: Annotated[Literal["ce", "bce"], "Cross-entropy, or binary cross-entropy on one-hot targets."] = "ce"
+    soft_negatives: Annotated[bool, "bce: train the wrong classes towards 1/C instead of 0."] = False
+    agc: Annotated[float, "Adaptive gradient clipping at this share of the weight norm; 0 is off."] = 0.0
+    ema_decay: Annotated[float, "Decay of a moving average of the weights, which then is what is kept; 0 is off."] = 0.0
+    ema_every: Annotated[int, "Steps between two updates of the moving average."] = 32
+    flip: Annotated[bool, "Mirror every second image, at random."] = True
+    crop_padding: Annotated[int, "In-memory data: zero padding before the random crop."] = 4
+    mixup: Annotated[float, "MixUp's alpha; 0 is off."] = 0.0
+    cutmix: Annotated[float, "CutMix's alpha; 0 is off."] = 0.0
+    image_size: Annotated[int, "Folders: side of the random resized crop."] = 224
+    eval_resize: Annotated[int, "Folders: shorter side before the central crop, for evaluation."] = 256
+    eval_size: Annotated[int, "Folders: side of that central crop."] = 224
+    augment: Annotated[Literal["none", "trivial", "rand"], "Folders: TrivialAugmentWide or RandAugment."] = "none"
+    erasing: Annotated[float, "Folders: probability of RandomErasing."] = 0.0
+    repeats: Annotated[int, "Folders: copies of an image in an epoch, each augmented anew."] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse numbers with which nothing could be trained."""
+        for name in ("epochs", "batch_size", "lr", "ema_every", "image_size", "eval_resize", "eval_size", "repeats"):
+            _expect(getattr(self, name) > 0, name, "more than 0", getattr(self, name))
+        for name in ("weight_decay", "warmup_epochs", "final_lr", "agc", "crop_padding", "mixup", "cutmix"):
+            _expect(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
+        for name in ("ema_decay", "erasing"):
+            _expect(0 <= getattr(self, name) < 1, name, "at least 0 and less than 1", getattr(self, name))
+        _expect(self.warmup_epochs < self.epochs, "warmup_epochs", "less than epochs", self.warmup_epochs)
+        # An option that does nothing would leave its user believing that it did.
+        if self.schedule == "onecycle" and (self.warmup_epochs or self.final_lr):
+            raise InputError("warmup_epochs and final_lr belong to schedule=cosine; onecycle has its own")
+        if self.loss == "ce" and self.soft_negatives:
+            raise InputError("soft_negatives belongs to loss=bce; cross-entropy has no wrong classes to train")
+
+
+def _expect(holds: bool, name: str, wanted: str, got: float) -> None:
+    if not holds:
+        raise InputError(f"{name}: expected {wanted}, got {got:g}")
+
+
+_SCS = Recipe()
+# The paper takes its plain 9-layer networks down to 1e-5 and its ResNets to 0; `--final-lr 1e-5` does the former.
+_BCOS_CIFAR = Recipe(epochs=100, batch_size=64, lr=1e-3, schedule="cosine", loss="bce")
+_BCOS_IMAGENET = replace(_BCOS_CIFAR, epochs=90, batch_size=256, warmup_epochs=5, soft_negatives=True, agc=0.01)
+_BCOS_LONG = replace(
+    _BCOS_IMAGENET,
+    epochs=600,
+    batch_size=1024,
+    ema_decay=0.99998,
+    mixup=0.2,
+    cutmix=1.0,
+    image_size=176,
+    eval_resize=232,
+    augment="trivial",
+    erasing=0.1,
+    repeats=4,
+)
+# Beyer et al., "Better plain ViT baselines": 10,000 steps of warm-up are eight epochs of ImageNet at batch 1024.
+_BCOS_VIT = replace(_BCOS_IMAGENET, batch_size=1024, warmup_epochs=8, mixup=0.2, augment="rand")
+
+RECIPES = {
+    "scs": _SCS,
+    "bcos-cifar": _BCOS_CIFAR,
+    "bcos-imagenet": _BCOS_IMAGENET,
+    "bcos-imagenet-long": _BCOS_LONG,
+    "bcos-vit": _BCOS_VIT,
+}
+
+
+def default_recipe(model_name: str) -> str:
+    """The recipe of the paper that the layer of this model comes from."""
+    return "bcos-cifar" if "bcos" in model_name else "scs"
+
+
+def make_recipe(name: str, overrides: dict[str, Any]) -> Recipe:
+    """The named recipe with some of its numbers changed."""
+    if name not in RECIPES:
+        raise InputError(f"no recipe {name!r}; there are {', '.join(RECIPES)}")
+    unknown = set(overrides) - {field.name for field in fields(Recipe)}
+    if unknown:
+        raise InputError(f"a recipe has no {', '.join(sorted(unknown))}; it has {', '.join(asdict(RECIPES[name]))}")
+    return replace(RECIPES[name], **overrides)

@@ -1,0 +1,74 @@
+"""`train(job)`: one model from its initial weights to its final ones, whatever happens in between."""
+
+import shlex
+import sys
+from typing import Any
+
+import torch
+
+from scs_eval.errors import InputError
+from scs_eval.models.registry import create_model
+from scs_eval.training.checkpoint import load_checkpoint
+from scs_eval.training.data import open_data
+from scs_eval.training.distributed import World, join_world
+from scs_eval.training.inherit import inherit_weights
+from scs_eval.training.job import Job
+from scs_eval.training.session import Outcome, Session
+from scs_eval.training.space import bytes_needed
+from scs_eval.training.trainer import Trainer
+from scs_eval.training.versions import versions
+from scs_eval.training.workspace import Workspace, read_run
+
+
+def train(job: Job, *, resume: bool = False, overwrite: bool = False) -> Outcome:
+    """Train the job's model into its directory; with `resume`, go on where an earlier run of the same job stopped."""
+    with join_world(job.device) as world:
+        _refuse_impossible(job, world)
+        workspace = Workspace(job.out)
+        if resume and workspace.finished and not overwrite:
+            return Outcome(job.weights, None)
+        if world.is_main:
+            workspace.prepare(resume=resume, overwrite=overwrite)
+        world.any(False)  # nobody reads the directory before it is ready
+        recorded = read_run(job.out) if workspace.begun else {}
+        if recorded:
+            job.refuse_unless_same(recorded)
+        state = load_checkpoint(job.out)
+        trainer = _make_trainer(job, world, fresh=state is None)
+        workspace.check_space(needed=bytes_needed(trainer, norms_per_batch=job.norms_per_batch))
+        about = _describe(job, world, command=recorded.get("command"))
+        return Session(job, trainer, about=about).complete(state)
+
+
+def _make_trainer(job: Job, world: World, *, fresh: bool) -> Trainer:
+    source = open_data(job, world)
+    model = create_model(job.model, num_classes=source.num_classes, seed=job.seed)
+    if job.init_from and fresh:
+        inheritance = inherit_weights(model, job.init_from)
+        if world.is_main:
+            print(inheritance, flush=True)
+    return Trainer(model, source, recipe=job.recipe, seed=job.seed, world=world, amp=job.amp, compiled=job.compile)
+
+
+def _refuse_impossible(job: Job, world: World) -> None:
+    if job.amp and world.device.type != "cuda":
+        raise InputError(f"--amp needs a CUDA device, this run is on {world.device}; leave it out")
+    if job.amp and not torch.cuda.is_bf16_supported():
+        raise InputError(f"--amp computes in bfloat16, which {torch.cuda.get_device_name()} cannot; leave it out")
+    if job.recipe.batch_size % world.size:
+        raise InputError(f"batch_size: expected a multiple of {world.size} processes, got {job.recipe.batch_size}")
+
+
+def _describe(job: Job, world: World, *, command: str | None) -> dict[str, Any]:
+    """What run.json says about a run besides its results; `command` is the one that began it, if not this."""
+    return {
+        **job.identity(),
+        "epochs": job.recipe.epochs,
+        "device": str(world.device),
+        "device_name": torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "",
+        "processes": world.size,
+        "threads": torch.get_num_threads(),
+        **job.settings(),
+        "command": command or shlex.join(["scs-eval", *sys.argv[1:]]),
+        "versions": versions(),
+    }

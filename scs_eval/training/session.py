@@ -1,0 +1,157 @@
+"""From the first epoch to the last: records, checkpoints, the way out when a signal or a runaway loss ends it."""
+
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scs_eval.training.checkpoint import FILE, save_checkpoint
+from scs_eval.training.evaluate import Evaluation, evaluate
+from scs_eval.training.export import describe_job, write_weights
+from scs_eval.training.guard import DivergedError
+from scs_eval.training.job import Job
+from scs_eval.training.logbook import Logbook
+from scs_eval.training.progress import Reporter, report_progress
+from scs_eval.training.records import write_json
+from scs_eval.training.signals import StopRequest, stop_on_signal
+from scs_eval.training.trainer import Trainer
+
+GPU_CHECK_EVERY = 20  # batches between two looks at the loss: each makes a GPU wait for its queue
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: with weights and their evaluation, or stopped by a signal."""
+
+    weights: Path | None
+    evaluation: Evaluation | None
+    stopped_by: int = 0
+
+
+class Session:
+    """A trainer and the directory that its work goes to; only the main process writes."""
+
+    def __init__(self, job: Job, trainer: Trainer, *, about: Mapping[str, Any]) -> None:
+        self.job, self.trainer, self.about = job, trainer, about
+        self.world, self.source = trainer.world, trainer.source
+        self.logbook = Logbook(job.out, trainer, norms_per_batch=job.norms_per_batch)
+        self.saved = "none"
+        self.mark = time.monotonic()
+
+    def complete(self, state: dict[str, Any] | None) -> Outcome:
+        """Train to the end, from the beginning or from the state of a checkpoint."""
+        if state is not None:
+            self.trainer.load_state_dict(state)
+        self._begin()
+        recipe, steps = self.job.recipe, self.source.steps
+        with (
+            report_progress(
+                name=self.job.model,
+                steps=recipe.epochs * steps,
+                step=self.trainer.step,
+                batch_size=recipe.batch_size,
+                quiet=not self.world.is_main,
+            ) as reporter,
+            stop_on_signal() as stop,
+        ):
+            return self._epochs(reporter, stop)
+
+    def _epochs(self, reporter: Reporter, stop: StopRequest) -> Outcome:
+        test = None
+        while self.trainer.epoch <= self.job.recipe.epochs:
+            if self._train_epoch(reporter, stop):
+                # Another process may have had the signal; what torchrun passes on is SIGTERM.
+                return Outcome(None, None, stopped_by=stop.signal_number or signal.SIGTERM)
+            test = self._end_epoch(reporter)
+        test = test or evaluate(self.trainer.best_guess, self.source, recipe=self.job.recipe, world=self.world)
+        if self.world.is_main:
+            self._finish(test)
+        return Outcome(self.job.weights, test)
+
+    def _train_epoch(self, reporter: Reporter, stop: StopRequest) -> bool:
+        """Train what is left of the epoch; True if a signal ended it early."""
+        trainer = self.trainer
+        self.mark = time.monotonic()
+        for images, labels in self.source.train_batches(trainer.epoch, start=trainer.batch):
+            trainer.train_step(images, labels)
+            self.logbook.note_norms()
+            reporter.batch(trainer.epoch, trainer.step, trainer.tally.read)
+            save_due = bool(self.job.checkpoint_every) and trainer.batch % self.job.checkpoint_every == 0
+            stopping = (save_due or self._look_due()) and self._must_stop(stop)
+            if stopping or save_due:
+                self._count_seconds()
+                self._save()
+            if stopping:
+                return True
+        self._count_seconds()
+        return False
+
+    def _look_due(self) -> bool:
+        every = 1 if self.world.device.type == "cpu" else GPU_CHECK_EVERY
+        return self.trainer.batch % every == 0 or self.trainer.batch == self.source.steps
+
+    def _must_stop(self, stop: StopRequest) -> bool:
+        """Whether a signal came to any process; raises if the loss ran away in any."""
+        trainer = self.trainer
+        if self.world.any(trainer.guard.has_diverged()):
+            layer, _, parameter = trainer.guard.culprit().rpartition(".")
+            raise DivergedError(
+                f"{self.job.model} ran away in epoch {trainer.epoch}, batch {trainer.batch}: the gradient of layer "
+                f"{layer} ({parameter}) blew up first; last good checkpoint: {self.saved}; try a smaller --lr"
+            )
+        return self.world.any(stop.signal_number > 0)
+
+    def _end_epoch(self, reporter: Reporter) -> Evaluation:
+        """Evaluate, record, and save the state at the beginning of the next epoch."""
+        trainer = self.trainer
+        loss, accuracy = trainer.tally.total(self.world)
+        start = time.monotonic()
+        self.world.copy_from_main(trainer.best_guess.buffers())  # each process has seen other batches
+        test = evaluate(trainer.best_guess, self.source, recipe=self.job.recipe, world=self.world)
+        seconds = time.monotonic() - start
+        if self.world.is_main:
+            self.logbook.write_epoch(loss=loss, accuracy=accuracy, test=test, eval_seconds=seconds)
+        reporter.epoch(
+            f"{self.job.model} epoch {trainer.epoch}/{self.job.recipe.epochs}  train {loss:.4f} {accuracy:.2%}  "
+            f"test {test.loss:.4f} {test.accuracy:.2%}  {trainer.tally.seconds:.1f} s + {seconds:.1f} s"
+        )
+        trainer.start_next_epoch()
+        self._save()
+        return test
+
+    def _begin(self) -> None:
+        if not self.world.is_main:
+            return
+        write_json(self.job.out / "run.json", {**self.about, "finished": False})
+        self.logbook.begin()
+        self._save()
+
+    def _save(self) -> None:
+        """Write the checkpoint; in the main process alone, as all processes hold the same state."""
+        self.saved = f"{self.job.out / FILE} (epoch {self.trainer.epoch}, batch {self.trainer.batch})"
+        if self.world.is_main:
+            self.logbook.flush()
+            save_checkpoint(self.job.out, self.trainer.state_dict())
+
+    def _count_seconds(self) -> None:
+        now = time.monotonic()
+        self.trainer.tally.seconds += now - self.mark
+        self.mark = now
+
+    def _finish(self, test: Evaluation) -> None:
+        """The weights come last: where they are, the run is finished."""
+        train_seconds, eval_seconds = self.logbook.median_seconds()
+        results = {
+            "test_accuracy": test.accuracy,
+            "test_correct": test.correct,
+            "test_images": test.images,
+            "test_loss": test.loss,
+            "train_seconds_per_epoch": train_seconds,
+            "eval_seconds_per_epoch": eval_seconds,
+        }
+        write_json(self.job.out / "run.json", {**self.about, **results, "finished": True})
+        metadata = {**describe_job(self.job, num_classes=self.source.num_classes), **results}
+        write_weights(self.job.weights, self.trainer.best_guess, metadata)
+        (self.job.out / FILE).unlink()

@@ -1,0 +1,91 @@
+"""Where batches come from: the contract, and images held in memory."""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scs_eval.errors import InputError
+from scs_eval.training.augment import crop_flip, to_unit
+from scs_eval.training.distributed import World
+from scs_eval.training.randomness import generator
+from scs_eval.training.recipe import Recipe
+
+EVAL_BATCH = 500
+
+
+class Source(Protocol):
+    """Batches of this process: images (N, 3, H, W) in [0, 1] on its device, and their labels (N,)."""
+
+    num_classes: int
+    steps: int  # batches in an epoch
+
+    def train_batches(self, epoch: int, *, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The augmented batches of an epoch from number `start` on; the same whenever the epoch is repeated."""
+
+    def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """This process's share of the test images, not augmented."""
+
+
+class ArraySource:
+    """CIFAR-sized data as bytes on the device.
+
+    The draws of a whole epoch are made at once from (seed, epoch). All processes make the same draws and take
+    their share of each batch, so the batches do not depend on the number of processes. The images left over after
+    the last whole batch sit this epoch out.
+    """
+
+    def __init__(
+        self,
+        train: tuple[np.ndarray, np.ndarray],
+        test: tuple[np.ndarray, np.ndarray],
+        *,
+        num_classes: int,
+        recipe: Recipe,
+        seed: int,
+        world: World,
+    ) -> None:
+        _refuse_folder_options(recipe)
+        self.num_classes = num_classes
+        self.recipe, self.seed, self.world = recipe, seed, world
+        self.images, self.labels = (torch.from_numpy(part).to(world.device) for part in train)
+        self.test_images, self.test_labels = (torch.from_numpy(part).to(world.device) for part in test)
+        self.steps = len(self.images) // recipe.batch_size
+        if self.steps == 0:
+            raise InputError(f"batch_size: expected at most the {len(self.images)} images, got {recipe.batch_size}")
+
+    def train_batches(self, epoch: int, *, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Shuffled, cropped and flipped."""
+        order, offsets, flips = self._draws(epoch)
+        size = self.recipe.batch_size
+        for batch in range(start, self.steps):
+            chosen = self.world.share(order[batch * size : (batch + 1) * size])
+            crops = crop_flip(
+                self.images[chosen], padding=self.recipe.crop_padding, offsets=offsets[chosen], flips=flips[chosen]
+            )
+            yield to_unit(crops), self.labels[chosen]
+
+    def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """In order, as they are."""
+        mine = self.world.share(torch.arange(len(self.test_images), device=self.world.device))
+        for chosen in mine.split(EVAL_BATCH):
+            yield to_unit(self.test_images[chosen]), self.test_labels[chosen]
+
+    def _draws(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
+        count, stream = len(self.images), generator(self.seed, epoch)
+        order = torch.randperm(count, generator=stream)
+        offsets = torch.randint(2 * self.recipe.crop_padding + 1, (count, 2), generator=stream)
+        flips = torch.rand(count, generator=stream) < 0.5
+        if not self.recipe.flip:
+            flips.zero_()
+        device = self.world.device
+        return order.to(device), offsets.to(device), flips.to(device)
+
+
+def _refuse_folder_options(recipe: Recipe) -> None:
+    plain = Recipe()
+    for name in ("augment", "erasing", "repeats", "image_size", "eval_resize", "eval_size"):
+        if getattr(recipe, name) != getattr(plain, name):
+            raise InputError(f"{name} needs a folder of images; for data in memory leave it at {getattr(plain, name)}")

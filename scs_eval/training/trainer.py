@@ -1,0 +1,127 @@
+"""The training of one model: steps, epochs, and the state from which they can be continued."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from scs_eval.models.layers import constrain_
+from scs_eval.training.clipping import clip_adaptively
+from scs_eval.training.distributed import World
+from scs_eval.training.guard import Guard
+from scs_eval.training.layer_state import norms
+from scs_eval.training.mixing import make_mixing
+from scs_eval.training.objective import count_correct, training_loss
+from scs_eval.training.optimisation import make_optimizer, make_schedule
+from scs_eval.training.randomness import derive_seed
+from scs_eval.training.recipe import Recipe
+from scs_eval.training.source import Source
+from scs_eval.training.tally import Tally
+
+
+class Trainer:
+    """A model, its optimiser, and how far they have come.
+
+    `epoch` is the one under way, counted from 1, and `batch` the number of its batches that are done.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        source: Source,
+        *,
+        recipe: Recipe,
+        seed: int,
+        world: World,
+        amp: bool = False,
+        compiled: bool = False,
+    ) -> None:
+        self.model = model.to(world.device).to(memory_format=torch.channels_last)
+        self.source, self.recipe, self.seed, self.world, self.amp = source, recipe, seed, world, amp
+        self.optimizer = make_optimizer(recipe, model)
+        self.schedule = make_schedule(recipe, self.optimizer, steps_per_epoch=source.steps)
+        self.average = self._make_average()
+        self.mix = make_mixing(recipe, num_classes=source.num_classes)
+        self.forward = self._wrap(compiled)
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.guard = Guard(list(self.parameters), device=world.device)
+        self.tally = Tally(len(self.parameters), device=world.device)
+        self.epoch, self.batch = 1, 0
+
+    @property
+    def step(self) -> int:
+        """Batches done since the beginning of the run."""
+        return (self.epoch - 1) * self.source.steps + self.batch
+
+    @property
+    def best_guess(self) -> nn.Module:
+        """The model to evaluate and to keep: the averaged one where the recipe averages."""
+        return self.model if self.average is None else self.average.module
+
+    def train_step(self, images: Tensor, labels: Tensor) -> None:
+        """One update from this process's share of a batch."""
+        torch.manual_seed(derive_seed(self.seed, self.epoch, self.batch, self.world.rank))
+        images, targets = (images, labels) if self.mix is None else self.mix(images, labels)
+        with torch.autocast(self.world.device.type, dtype=torch.bfloat16, enabled=self.amp):
+            logits = self.forward(images)
+        loss = training_loss(self.recipe, logits.float(), targets)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self._observe(loss.detach(), logits.detach(), targets)
+        if self.recipe.agc:
+            clip_adaptively(self.model, share=self.recipe.agc)
+        self._update()
+
+    def start_next_epoch(self) -> None:
+        """Count on, with empty sums."""
+        self.epoch, self.batch = self.epoch + 1, 0
+        self.tally = Tally(len(self.parameters), device=self.world.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the rest of the run depends on; its random numbers depend on seed, epoch and batch alone."""
+        return {
+            "epoch": self.epoch,
+            "batch": self.batch,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "tally": self.tally.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where the state was taken."""
+        self.epoch, self.batch = state["epoch"], state["batch"]
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.tally.load_state_dict(state["tally"])
+
+    def _observe(self, loss: Tensor, logits: Tensor, targets: Tensor) -> None:
+        none = torch.zeros((), device=self.world.device)
+        lengths = norms([none if p.grad is None else p.grad for p in self.parameters.values()])
+        self.guard.watch(loss, lengths)
+        rate = self.optimizer.param_groups[0]["lr"]
+        self.tally.add(loss, count_correct(logits, targets), lengths, images=len(targets), lr=rate)
+
+    def _update(self) -> None:
+        self.optimizer.step()
+        self.schedule.step()
+        constrain_(self.model)
+        self.batch += 1
+        if self.average is not None and self.step % self.recipe.ema_every == 0:
+            self.average.update_parameters(self.model)
+
+    def _make_average(self) -> AveragedModel | None:
+        if not self.recipe.ema_decay:
+            return None
+        return AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(self.recipe.ema_decay), use_buffers=True)
+
+    def _wrap(self, compiled: bool) -> Callable[[Tensor], Tensor]:
+        module = self.model if self.world.size == 1 else DistributedDataParallel(self.model)
+        return torch.compile(module) if compiled else module
