@@ -55,14 +55,13 @@ def cli(debug: bool) -> None:
 def main() -> None:
     """Run the command line; exit code 0 done, 1 the work failed, 2 the request was wrong."""
     try:
-        cli.main(prog_name="scs-eval", standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
+        code = cli.main(prog_name="scs-eval", standalone_mode=False)  # what `context.exit` was given, or None
+        sys.exit(code)
     except click.Abort:
         _fail("interrupted", 130)
     except click.ClickException as error:
-        error.show()
-        sys.exit(2)
+        asked = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "scs-eval"
+        _fail(f"{error.format_message()} See `{asked} --help`.", 2)
     except InputError as error:
         _fail(error, 2)
     except KeyboardInterrupt:
