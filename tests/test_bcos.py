@@ -7,9 +7,9 @@ import reference
 import torch
 from bcos.modules import BcosConv2d as PublishedConv
 from bcos.modules import BcosLinear as PublishedLinear
+from compare import close, value_and_gradients
 from torch import nn
 
-from scs_eval.models.dynamic_linear import explanation_mode
 from scs_eval.models.layers import BcosConv2d, BcosLinear
 
 PLACES = [(1, 1, 0), (3, 1, 1), (3, 2, 1), (7, 2, 3), (4, 4, 0)]
@@ -18,21 +18,8 @@ GRID = list(itertools.product([1, 1.25, 1.5, 2, 2.5], [1, 2], [1, 4], PLACES))
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
-def close(actual, wanted, tolerance):
-    assert actual.shape == wanted.shape
-    assert (actual - wanted).abs().max() <= tolerance * wanted.abs().max()
-
-
-def value_and_gradients(layer, x, *, explain):
-    """Output, input gradient and weight gradient; in explanation mode of whichever package the layer is from."""
-    layer.zero_grad()
-    inputs = x.clone().requires_grad_()
-    if hasattr(layer, "set_explanation_mode"):
-        layer.set_explanation_mode(explain)
-    with explanation_mode(explain):
-        y = layer(inputs)
-    y.mul(torch.arange(y.numel(), dtype=y.dtype).cos().view_as(y)).sum().backward()
-    return y.detach(), inputs.grad, next(layer.parameters()).grad.clone()
+def both(layer, x, explain):
+    return value_and_gradients(layer, x, parameters=list(layer.parameters()), explain=explain)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -45,7 +32,7 @@ def test_convolution_matches_the_published_one(b, max_out, groups, place, explai
     ours = BcosConv2d(8, 8, kernel, stride, padding, groups=groups, b=b, max_out=max_out).to(dtype)
     ours.load_state_dict(published.state_dict(), strict=True)  # linear.weight
     x = torch.randn(2, 8, 12, 12, dtype=dtype)
-    results = (value_and_gradients(layer, x, explain=explain) for layer in (ours, published))
+    results = (both(layer, x, explain) for layer in (ours, published))
     for actual, wanted in zip(*results, strict=True):
         close(actual, wanted, TOLERANCE[dtype])
 
@@ -61,7 +48,7 @@ def test_linear_matches_the_published_one(b, max_out, scale, explain, dtype):
     ours = BcosLinear(16, 6, b=b, max_out=max_out).to(dtype)
     ours.load_state_dict(published.state_dict(), strict=True)
     x = scale * torch.randn(3, 5, 16, dtype=dtype)
-    results = (value_and_gradients(layer, x, explain=explain) for layer in (ours, published))
+    results = (both(layer, x, explain) for layer in (ours, published))
     for actual, wanted in zip(*results, strict=True):
         close(actual, wanted, TOLERANCE[dtype])
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 from bcos.modules import norms as published
+from compare import close, value_and_gradients
 from torch import nn
 
-from scs_eval.models.dynamic_linear import explanation_mode
 from scs_eval.models.layers import AllNorm, BatchNorm, GroupNorm, InstanceNorm, LayerNorm, PositionNorm
 
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # rounding of x/σ against x·(1/σ)
@@ -39,20 +39,8 @@ def pair(kind, centred, bias, dtype):
     return ours, theirs
 
 
-def value_and_gradients(layer, x, explain):
-    layer.zero_grad()
-    inputs = x.clone().requires_grad_()
-    if hasattr(layer, "set_explanation_mode"):
-        layer.set_explanation_mode(explain)
-    with explanation_mode(explain):
-        y = layer(inputs)
-    y.mul(torch.arange(y.numel(), dtype=y.dtype).cos().view_as(y)).sum().backward()
-    return y.detach(), inputs.grad, *(p.grad.clone() for p in layer.parameters())
-
-
-def close(actual, wanted, tolerance):
-    assert actual.shape == wanted.shape
-    assert (actual - wanted).abs().max() <= tolerance * wanted.abs().max()
+def both(layer, x, explain):
+    return value_and_gradients(layer, x, parameters=list(layer.parameters()), explain=explain)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
@@ -69,7 +57,7 @@ def test_matches_the_published_norm(kind, centred, bias, training, explain, dtyp
     for x in batches[:2]:  # fill the running estimates, twice so that momentum counts
         close(ours(x), theirs(x), TOLERANCE[dtype])
     ours.train(training), theirs.train(training)
-    results = (value_and_gradients(layer, batches[2], explain) for layer in (ours, theirs))
+    results = (both(layer, batches[2], explain) for layer in (ours, theirs))
     for actual, wanted in zip(*results, strict=True):
         close(actual, wanted, 10 * TOLERANCE[dtype])  # the variance's gradient cancels large terms
     for (name, actual), wanted in zip(ours.named_buffers(), theirs.buffers(), strict=True):
@@ -82,7 +70,7 @@ def test_explanation_mode_matters():
     for kind in ("layer", "instance", "position", "group"):
         ours, _ = pair(kind, False, False, torch.float64)
         x = torch.randn(2, CHANNELS, 4, 4, dtype=torch.float64)
-        full, detached = (value_and_gradients(ours, x, explain)[1] for explain in (False, True))
+        full, detached = (both(ours, x, explain)[1] for explain in (False, True))
         assert (full - detached).abs().max() > 0.01 * full.abs().max()
 
 

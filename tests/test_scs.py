@@ -8,6 +8,7 @@ import pytest
 import reference
 import torch
 import torch.nn.functional as F
+from compare import close, value_and_gradients
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -35,12 +36,6 @@ def expected(layer, x, **geometry):
     return reference.sharpened_sdp(x, layer.weight, layer.p, **geometry)
 
 
-def close(actual, wanted, tolerance):
-    """Largest difference relative to the largest value; a gradient that is truly zero may come out as rounding."""
-    assert actual.shape == wanted.shape
-    assert (actual - wanted).abs().max() <= tolerance * wanted.abs().max().clamp(min=0.1)
-
-
 @pytest.mark.parametrize("kind", [SCS2d, SharpenedSDP2d, CosineSim2d])
 @pytest.mark.parametrize("kernel", [1, 3, (3, 2)])
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
@@ -48,15 +43,10 @@ def test_matches_reference_in_value_and_gradient(kind, kernel, geometry):
     torch.manual_seed(0)
     layer = kind(4, 8, kernel, **geometry).double()
     x = torch.randn(2, 4, 9, 8, dtype=torch.double)
-    results = []
-    for formula in (layer, lambda x: expected(layer, x, **geometry)):
-        layer.zero_grad()
-        inputs = x.clone().requires_grad_()
-        y = formula(inputs)
-        y.mul(torch.arange(y.numel(), dtype=y.dtype).cos().view_as(y)).sum().backward()
-        results.append([y.detach(), inputs.grad, *(p.grad.clone() for p in layer.parameters())])
+    formulas = (layer, lambda x: expected(layer, x, **geometry))
+    results = (value_and_gradients(formula, x, parameters=list(layer.parameters())) for formula in formulas)
     for actual, wanted in zip(*results, strict=True):
-        close(actual, wanted, 1e-10)
+        close(actual, wanted, 1e-10, floor=0.1)
 
 
 @settings(max_examples=60, deadline=None)
@@ -90,17 +80,12 @@ def test_pooling_first_equals_pooling_last(kind, relu, pool, groups, slice_bytes
     torch.manual_seed(1)
     layer = kind(4, 6, 3, groups=groups, relu=relu, pool=pool).double()
     x = torch.randn(3, 4, 9, 9, dtype=torch.double)
-    results = []
-    for pooled in (True, False):
-        layer.zero_grad()
-        inputs = x.clone().requires_grad_()
-        if pooled:
-            y = layer(inputs)
-        else:
-            y = pool(expected(layer, inputs, groups=groups))
-            y = F.relu(y) if relu else y
-        y.mul(torch.arange(y.numel(), dtype=y.dtype).cos().view_as(y)).sum().backward()
-        results.append([y.detach(), inputs.grad, *(p.grad.clone() for p in layer.parameters())])
+
+    def pooled_last(x):
+        y = pool(expected(layer, x, groups=groups))
+        return F.relu(y) if relu else y
+
+    results = (value_and_gradients(f, x, parameters=list(layer.parameters())) for f in (layer, pooled_last))
     for actual, wanted in zip(*results, strict=True):
         close(actual, wanted, 1e-10)
 
