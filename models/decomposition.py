@@ -4,7 +4,7 @@ The two halves are computed independently, so that their sum meeting the logit i
 Source: B-cos v2, Eq. 14 (W), section 3.3.2 and Fig. 13 (the bias).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from scs_eval.errors import InputError
 from scs_eval.models.dynamic_linear import explanation_mode
@@ -20,42 +21,81 @@ from scs_eval.models.layers.encoding import AddInverse
 
 @dataclass(frozen=True)
 class Decomposition:
-    """One logit per image, as a sum over the input plus a sum over biased layers."""
+    """One logit per image, or K of them, as a sum over the input plus a sum over biased layers.
 
-    weights: Tensor  # (N, C, H, W), the logit's row of W(x); C is 6 for networks that encode [x, 1-x]
+    (N, [K,] …) is (N, …) where one class per image was asked for, and (N, K, …) where K were.
+    """
+
+    weights: Tensor  # (N, [K,] C, H, W), the logit's row of W(x); C is 6 for networks that encode [x, 1-x]
     inputs: Tensor  # (N, C, H, W), what W(x) multiplies
-    biases: dict[str, Tensor]  # layer name -> (N,), what its additive constant contributes to the logit
-    logits: Tensor  # (N,)
+    biases: dict[str, Tensor]  # layer name -> (N, [K]), what its additive constant contributes to the logit
+    logits: Tensor  # (N, [K])
 
     @property
     def contributions(self) -> Tensor:
-        """W(x)⊙x, (N, C, H, W) (Eq. 16)."""
-        return self.weights * self.inputs
+        """W(x)⊙x, (N, [K,] C, H, W) (Eq. 16)."""
+        several = self.weights.ndim > self.inputs.ndim
+        return self.weights * (self.inputs.unsqueeze(1) if several else self.inputs)
 
     @property
     def bias(self) -> Tensor:
-        """b(x), (N,)."""
+        """b(x), (N, [K])."""
         return sum(self.biases.values(), torch.zeros_like(self.logits))
 
     @property
     def residual(self) -> Tensor:
-        """What neither half explains, (N,): rounding for a dynamic-linear network, more for any other."""
-        return self.logits - self.contributions.sum((1, 2, 3)) - self.bias
+        """What neither half explains, (N, [K]): rounding for a dynamic-linear network, more for any other."""
+        return self.logits - self.contributions.sum((-3, -2, -1)) - self.bias
 
 
 def decompose(model: nn.Module, images: Tensor, targets: Tensor) -> Decomposition:
-    """Take apart the logit `targets[i]` (N,) of each image (N, 3, H, W). The model must be in evaluation mode."""
+    """Take apart logits of each image (N, 3, H, W), from one forward pass. The model must be in evaluation mode.
+
+    targets: a class per image (N,), K classes per image (N, K), or as floats (N, K, classes) mixtures of logits, such
+    as the difference of two or the mean of all: f is linear in them, and so are W and b.
+    """
     if any(module.training for module in model.modules()):
         raise InputError("expected a model in evaluation mode, got one in training; call model.eval() first")
     with torch.enable_grad(), explanation_mode(), _probed(model) as taps:
         inputs = images.detach().clone().requires_grad_()
-        logits = model(inputs).gather(1, targets[:, None]).squeeze(1)
+        output = model(inputs)
         start = taps.encoded if taps.encoded is not None else inputs
-        gradients = torch.autograd.grad(logits.sum(), [start, *(probe for _, probe, _ in taps.probes)])
+        mixtures = _mixtures(targets, output)
+        rows = _rows(output, mixtures, start, taps)
+    weights, *gradients = (torch.stack(parts, 1) for parts in zip(*rows, strict=True))
     biases: dict[str, Tensor] = {}
-    for (name, _, bias), gradient in zip(taps.probes, gradients[1:], strict=True):
+    for (name, _, bias), gradient in zip(taps.probes, gradients, strict=True):
         biases[name] = biases.get(name, 0) + gradient @ bias  # a layer that runs twice adds twice
-    return Decomposition(gradients[0], start.detach(), biases, logits.detach())
+    logits = (mixtures * output.detach()[:, None]).sum(-1)
+    if targets.ndim == 1:
+        weights, logits = weights[:, 0], logits[:, 0]
+        biases = {name: bias[:, 0] for name, bias in biases.items()}
+    return Decomposition(weights, start.detach(), biases, logits)
+
+
+def _mixtures(targets: Tensor, output: Tensor) -> Tensor:
+    """The coefficients (N, K, classes) of what is to be explained."""
+    if not targets.is_floating_point():
+        targets = F.one_hot(targets.long().view(len(targets), -1), output.shape[1])
+    return targets.to(output)
+
+
+def _rows(output: Tensor, mixtures: Tensor, start: Tensor, taps: "_Taps") -> list[list[Tensor]]:
+    """For each of the K mixtures its gradients with respect to the start and every probe: one backward pass each."""
+    ends = [start, *(probe for _, probe, _ in taps.probes)]
+    rows = []
+    for mixture in mixtures.unbind(1):
+        found = _gradients(output, ends, mixture)
+        if found[0] is None:
+            raise InputError("the model is not differentiable: its logits have no gradient with respect to the image")
+        rows.append([torch.zeros_like(end) if part is None else part for end, part in zip(ends, found, strict=True)])
+    return rows
+
+
+def _gradients(output: Tensor, ends: list[Tensor], mixture: Tensor) -> Sequence[Tensor | None]:
+    if not output.requires_grad:
+        return [None] * len(ends)
+    return torch.autograd.grad(output, ends, mixture, retain_graph=True, allow_unused=True)
 
 
 class _Taps:

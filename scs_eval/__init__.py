@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scs_eval.analyses.accuracy import accuracy as accuracy
+    from scs_eval.analyses.attribution import attribute as attribute
+    from scs_eval.analyses.contributions import contributions as contributions
     from scs_eval.analyses.dynamics import dynamics as dynamics
     from scs_eval.analyses.result import load_result as load_result
+    from scs_eval.analyses.saliency import saliency as saliency
     from scs_eval.data import ImageData as ImageData
     from scs_eval.data import load_data as load_data
     from scs_eval.errors import InputError as InputError
@@ -24,6 +27,8 @@ _HOME = {
     "ImageData": "scs_eval.data",
     "InputError": "scs_eval.errors",
     "accuracy": "scs_eval.analyses.accuracy",
+    "attribute": "scs_eval.analyses.attribution",
+    "contributions": "scs_eval.analyses.contributions",
     "create_model": "scs_eval.models.registry",
     "dynamics": "scs_eval.analyses.dynamics",
     "explanation_mode": "scs_eval.models.dynamic_linear",
@@ -31,6 +36,7 @@ _HOME = {
     "load_data": "scs_eval.data",
     "load_model": "scs_eval.models.checkpoints",
     "load_result": "scs_eval.analyses.result",
+    "saliency": "scs_eval.analyses.saliency",
 }
 
 __all__ = [*_HOME, "__version__"]

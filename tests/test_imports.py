@@ -14,6 +14,8 @@ ALLOWED = {
     "training": {"training", "models", "data", "errors"},
 }
 SHARED_ANALYSES = {"result", "attribution", "statistics", "style", "state", "inputs", "run_files"}
+SHARED_ANALYSES |= {"layer_maps", "perturbation", "reductions", "map_metrics", "map_grid", "twins"}
+SHARED_ANALYSES |= {"colour", "grid", "bias_audit"}
 
 
 def imports(path: Path) -> set[str]:

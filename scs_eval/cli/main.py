@@ -14,6 +14,8 @@ COMMANDS = {
     "models": "List the zoo: names, parameters, trained accuracy.",
     "data": "Show which images are there and where they are looked for.",
     "accuracy": "Measure how often each model is right, beside the paper.",
+    "saliency": "Show what each model looks at, and how sparse, specific and steady that is.",
+    "contributions": "Show what each pixel adds to the logit, and how complete that is.",
     "train": "Train one model; its records, checkpoints and weights go to a directory.",
     "zoo": "Train many models, one after another or on a cluster.",
     "dynamics": "Draw the records of training runs.",
