@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scs_eval.errors import InputError
-from scs_eval.models.registry import canonical_name, create_model, resolve
+from scs_eval.models.registry import canonical_name, create_model, list_models, resolve
 
 if TYPE_CHECKING:
     import torch
@@ -54,10 +54,11 @@ def _from_file(path: Path, device: "torch.device | str") -> "nn.Module":
 
 
 def _fill(file: str, metadata: dict[str, str], state: dict[str, Any]) -> "nn.Module":
-    name = metadata.get("name", "")
-    if not name or resolve(name, missing_ok=True) is None:
-        raise InputError(f"{file} does not say which zoo network it holds (metadata name: {name or 'missing'!r})")
-    model = create_model(name, num_classes=int(metadata.get("num_classes", 10)))
+    name, classes = metadata.get("name", ""), metadata.get("num_classes", "10")
+    if not (name in list_models() or (name and resolve(name, missing_ok=True))) or not classes.isdigit():
+        said = f"name {name or 'missing'!r}, num_classes {classes!r}"
+        raise InputError(f"{file} does not say which zoo network it holds (metadata: {said})")
+    model = create_model(name, num_classes=int(classes))
     try:
         model.load_state_dict(state)
     except RuntimeError as error:

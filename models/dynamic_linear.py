@@ -19,7 +19,10 @@ _explaining = False
 
 @contextmanager
 def explanation_mode(enabled: bool = True) -> Iterator[None]:
-    """Make the gradient of a logit its row of W(x); contexts nest, and `enabled=False` suspends an outer one."""
+    """Make the gradient of a logit its row of W(x); contexts nest, and `enabled=False` suspends an outer one.
+
+    The switch is the process's: other threads see it too.
+    """
     global _explaining
     before = _explaining
     _explaining = enabled

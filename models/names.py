@@ -30,6 +30,7 @@ class Variant:
 
 WORDS = ("activation", "pooling", "norm", "units")
 NUMBERS = {"w": "width", "p": "p", "b": "b"}
+LIMITS = {"w": (0.01, 16.0), "p": (0.1, 100.0), "b": (1.0, 10.0)}
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def spell(variant: Variant, default: Variant) -> str:
     for letter, name in NUMBERS.items():
         value = getattr(variant, name)
         if value != getattr(default, name):
-            parts.append(f"{letter}={value:g}")
+            parts.append(f"{letter}={value!r}".removesuffix(".0"))
     return "_".join(parts)
 
 
@@ -93,15 +94,22 @@ def parse(name: str, families: tuple[Family, ...]) -> tuple[Family, Variant] | N
 def _read(name: str, tokens: list[str], variant: Variant, words: dict[str, tuple[str, ...]]) -> Variant:
     allowed = {word: option for option, choices in words.items() for word in choices}
     numeric = {letter: option for letter, option in NUMBERS.items() if _has_number(variant, option)}
+    said: set[str] = set()
+    option: str
+    value: str | float
     for token in tokens:
         letter, equals, number = token.partition("=")
         if token in allowed:
-            variant = _with(variant, [(allowed[token], token)])
+            option, value = allowed[token], token
         elif equals and letter in numeric:
-            variant = _with(variant, [(numeric[letter], _number(name, token, number))])
+            option, value = numeric[letter], _number(name, token, number, *LIMITS[letter])
         else:
             known = ", ".join([*allowed, *(f"{letter}=…" for letter in numeric)]) or "none"
             raise InputError(f"unknown option {token!r} in model name {name!r}; options of this network: {known}")
+        if option in said:
+            raise InputError(f"model name {name!r} says its {option} twice; leave one out")
+        said.add(option)
+        variant = _with(variant, [(option, value)])
     return variant
 
 
@@ -109,13 +117,13 @@ def _has_number(variant: Variant, option: str) -> bool:
     return getattr(variant, option) is not None or (option == "p" and variant.layer in ("scs", "ssdp"))
 
 
-def _number(name: str, token: str, text: str) -> float:
+def _number(name: str, token: str, text: str, low: float, high: float) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise InputError(f"expected a positive number in {token!r} of model name {name!r}")
+        value = float("nan")
+    if not low <= value <= high:
+        raise InputError(f"expected a number from {low:g} to {high:g} in {token!r} of model name {name!r}")
     return value
 
 

@@ -287,6 +287,20 @@ def test_max_abs_pool_against_windows(ceil_mode):
     )
 
 
+@pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), [(3, 2, 1, 1), (2, 1, 1, 2), (3, 1, 0, 2)])
+def test_max_abs_pool_padding_never_wins(kernel, stride, padding, dilation):
+    x = torch.randn(2, 3, 9, 8)
+    top, bottom = (F.max_pool2d(part, kernel, stride, padding, dilation) for part in (x, -x))
+    wanted = torch.where(top >= bottom, top, -bottom)  # two poolings, as published; ties have measure zero here
+    assert torch.equal(MaxAbsPool2d(kernel, stride, padding, dilation)(x), wanted)
+
+
+@pytest.mark.slow
+def test_compiled_by_inductor():
+    net, x = network(), torch.rand(2, 3, 10, 10)
+    close(torch.compile(net)(x), net(x), 1e-6)
+
+
 def test_max_abs_pool_sends_the_gradient_to_the_winner():
     x = torch.tensor([[1.0, -3.0], [2.0, 0.5]]).view(1, 1, 2, 2).requires_grad_()
     y = MaxAbsPool2d(2)(x)

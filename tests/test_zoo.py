@@ -66,14 +66,15 @@ def test_at_least_a_hundred_and_fifty_names():
 
 
 ARCHITECTURES = ["rohrer25k", "rohrer100k", "resnet18", "resnet20"]
+STARTS = {architecture: f"{architecture}_conv" for architecture in ARCHITECTURES} | {"bcos_cnn9": "bcos_cnn9_plain"}
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", STARTS)
 def test_variants_start_from_the_same_weights(architecture):
-    skipped = ("_224_", "_plain", "_nobn")  # the same code, and a ResNet-18 takes a second to make
-    names = [name for name in list_models(f"{architecture}_*") if not any(part in name for part in skipped)]
-    start = create_model(f"{architecture}_conv", seed=3).state_dict()
-    other = create_model(f"{architecture}_conv", seed=4).state_dict()
+    skipped = ("_224_", "_nobn", "_w=")  # the same code, and a ResNet-18 takes a second to make; another width
+    names = [name for name in list_models(f"{architecture}*_*") if not any(part in name for part in skipped)]
+    start = create_model(STARTS[architecture], seed=3).state_dict()
+    other = create_model(STARTS[architecture], seed=4).state_dict()
     for name in names:
         state = create_model(name, seed=3).state_dict()
         kernels = [key for key in start if key.endswith("weight") and start[key].ndim == 4]
@@ -84,6 +85,9 @@ def test_variants_start_from_the_same_weights(architecture):
                 mine = 2 * mine[:, :3]
             assert torch.equal(mine, start[key]), (name, key)
             assert not torch.equal(mine, other[key])
+        biases = [key for key in start if key in state and key in ("head.bias", "fc.bias")]
+        assert all(torch.equal(state[key], start[key]) for key in biases)
+        assert biases or "bcos" in name
 
 
 def test_creating_a_model_leaves_the_random_state_alone():
@@ -116,6 +120,7 @@ def test_what_a_name_stands_for():
         ("resnet18_224_scs_bn", "resnet18_224_scs"),
         ("bcos_cnn9_b=2", "bcos_cnn9"),
         ("bcos_cnn9_maxout_w=0.250_b=2.0", "bcos_cnn9_w=0.25"),
+        ("rohrer100k_scs_p=2.0000001", "rohrer100k_scs_p=2.0000001"),
     ],
 )
 def test_defaults_may_be_spelled_out(spelled, canonical):
@@ -130,8 +135,12 @@ def test_defaults_may_be_spelled_out(spelled, canonical):
         ("something else entirely!", "scs-eval models"),
         ("rohrer100k_scs_bn", "unknown option 'bn'"),
         ("rohrer100k_conv_p=2", "unknown option 'p=2'"),
-        ("rohrer100k_scs_p=-1", "positive number"),
-        ("rohrer100k_scs_p=x", "positive number"),
+        ("rohrer100k_scs_p=-1", "from 0.1 to 100"),
+        ("rohrer100k_scs_p=x", "from 0.1 to 100"),
+        ("bcos_cnn9_b=0.5", "from 1 to 10"),
+        ("bcos_cnn9_b=nan", "from 1 to 10"),
+        ("rohrer100k_scs_relu_linear", "says its activation twice"),
+        ("bcos_cnn9_b=1_b=2", "says its b twice"),
     ],
 )
 def test_unknown_names_say_what_is_near(name, hint):

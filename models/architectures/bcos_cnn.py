@@ -5,12 +5,14 @@ paper put the untrained logits at about 10⁷ for B = 1; those of the published 
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
 from scs_eval.models.layers import AddInverse, BcosConv2d, LogitLayer
 from scs_eval.models.names import Variant
+from scs_eval.models.transplant import transplant
 
 CHANNELS = (64, 64, 128, 128, 128, 256, 256, 256)
 STRIDES = (1, 1, 2, 1, 1, 2, 1, 1)
@@ -59,5 +61,8 @@ class BcosCNN9(nn.Module):
 
 
 def build(variant: Variant, num_classes: int) -> nn.Module:
-    """The network; weights start as torch's convolutions do."""
-    return BcosCNN9(variant, num_classes)
+    """The network; its kernels start where those of its plain twin do, which are torch's for a convolution."""
+    twin = BcosCNN9(replace(variant, units="plain"), num_classes)
+    model = BcosCNN9(variant, num_classes)
+    transplant(twin.state_dict(), model)
+    return model

@@ -56,7 +56,7 @@ def convolve(x: Tensor, weight: Tensor, at: Geometry) -> Tensor:
 def patch_energy(x: Tensor, at: Geometry) -> Tensor:
     """Σ x² over every patch and group, (N, C, H, W) to (N, groups, h, w).
 
-    Summing the channels first makes the box filter one channel wide per group. Never in reduced precision: under
+    Summing the channels first makes the box filter one channel wide per group. Not in autocast's precision: under
     autocast a squared norm would lose the digits that the cosine is made of.
     """
     with torch.autocast(x.device.type, enabled=False):

@@ -151,9 +151,9 @@ class _RunningNorm(_Norm):
         self.num_batches_tracked.add_(1)
         if self.centred:
             count = x.numel() // var.numel()
-            self.running_mean.lerp_(mean.flatten(), self.momentum)
+            self.running_mean.lerp_(mean.flatten().to(self.running_mean), self.momentum)
             var = var * (count / max(count - 1, 1))  # torch tracks the unbiased variance, the uncentred form does not
-        self.running_var.lerp_(var.flatten(), self.momentum)
+        self.running_var.lerp_(var.flatten().to(self.running_var), self.momentum)
 
     def additive_bias(self) -> Tensor | None:
         """What the layer adds in evaluation, per channel: β - γ·running mean/σ, or nothing."""

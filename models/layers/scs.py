@@ -50,11 +50,10 @@ class SharpenedSDP2d(nn.Conv2d):
         if p is not None and not (math.isfinite(p) and p > 0):
             raise ValueError(f"expected a positive exponent p, got {p}")
         place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.fixed_p = p  # read by reset_parameters, which nn.Conv2d calls
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, False, padding_mode, **place
         )
-        self.eps, self.p_min = eps, p_min
+        self.fixed_p, self.eps, self.p_min = p, eps, p_min
         self.relu, self.pool = relu, pool
         exponents = torch.full((1, out_channels, 1, 1), 2.0 if p is None else p, **place)
         if p is None:

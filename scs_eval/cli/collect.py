@@ -30,12 +30,17 @@ def command(runs: Path, into: Path | None) -> None:
     found = sorted(runs.glob("*/*.safetensors"))
     if not found:
         raise InputError(f"no finished run below {runs}: expected RUN/NAME.safetensors in it")
-    index_file = target / "index.json"
-    index = json.loads(index_file.read_text()) if index_file.exists() else {}
+    entries = {file.stem: entry(file) for file in found}  # all of them are checked before anything is written
+    if len(entries) < len(found):
+        raise InputError(f"two runs below {runs} trained the same model; remove one")
+    target.mkdir(parents=True, exist_ok=True)
     for file in found:
         shutil.copyfile(file, target / file.name)
-        index[file.stem] = entry(target / file.name)
-    index_file.write_text(json.dumps(dict(sorted(index.items())), indent=1) + "\n")
+    index_file = target / "index.json"
+    index = {**(json.loads(index_file.read_text()) if index_file.exists() else {}), **entries}
+    beside = index_file.with_suffix(".new")
+    beside.write_text(json.dumps(dict(sorted(index.items())), indent=1) + "\n")
+    beside.replace(index_file)
     click.echo(f"{len(found)} models collected, {len(index)} in all: {index_file}")
 
 
@@ -44,11 +49,15 @@ def entry(file: Path) -> dict[str, Any]:
     from safetensors import safe_open
 
     from scs_eval.analyses.statistics import wilson
+    from scs_eval.models.checkpoints import load_model
     from scs_eval.models.parameters import parameter_count
     from scs_eval.report.paper import paper_rows
 
+    load_model(file)  # or an error that says what is wrong with the file
     with safe_open(file, framework="np") as opened:
         said = opened.metadata()
+    if said["name"] != file.stem or "test_correct" not in said:
+        raise InputError(f"{file} is not the outcome of `scs-eval train`: its name or its test accuracy is not in it")
     interval = wilson(int(said["test_correct"]), int(said["test_images"]))
     paper = paper_rows().get(said["name"], [])
     return {

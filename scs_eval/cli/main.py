@@ -62,6 +62,9 @@ def main() -> None:
     except click.Abort:
         _fail("interrupted", 130)
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # newer click's way to show the help of a bare group
+            error.show()
+            sys.exit(2)
         asked = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "scs-eval"
         _fail(f"{error.format_message()} See `{asked} --help`.", 2)
     except InputError as error:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from scs_eval.errors import InputError
+
 if TYPE_CHECKING:
     from scs_eval.data import ImageData
 
@@ -51,3 +53,14 @@ def load_images(
     with warnings.catch_warnings():  # restores showwarning, too
         warnings.showwarning = lambda message, *_: click.echo(f"Warning: {message}", err=True)
         return load_data(source, data_dir=data_dir, n=n, seed=seed, skip_bad=skip_bad, size=size)
+
+
+def parse_indices(text: str | None) -> list[int] | None:
+    """`--indices`: whole numbers between commas, each once."""
+    if text is None:
+        return None
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"expected --indices as whole numbers such as 3,10, got {text!r}") from None
+    return list(dict.fromkeys(numbers))
