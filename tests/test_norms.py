@@ -95,3 +95,11 @@ def test_groups_must_divide_the_channels():
         GroupNorm(3, 8)
     with pytest.raises(TypeError):
         BatchNorm(8, centered=True)
+
+
+@pytest.mark.parametrize("kind", [BatchNorm, AllNorm])
+def test_half_precision_input_keeps_statistics_in_full_precision(kind):
+    norm = kind(CHANNELS)
+    norm(torch.randn(4, CHANNELS, 3, 3).half())
+    assert norm.running_var.dtype == torch.float32
+    assert (norm.running_var != 1).all()
