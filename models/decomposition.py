@@ -124,7 +124,10 @@ def _probed(model: nn.Module) -> Iterator[_Taps]:
 
 
 def additive_bias(module: nn.Module) -> Tensor | None:
-    """The constant a layer adds to each of its output channels in evaluation mode, or None."""
+    """The constant a layer adds to each of its output channels in evaluation mode, or None.
+
+    Layers of torch that are not affine in evaluation mode (its LayerNorm, GroupNorm, GELU …) end up in the residual.
+    """
     if callable(own := getattr(module, "additive_bias", None)):
         constant: Tensor | None = own()
         return constant
@@ -137,6 +140,8 @@ def additive_bias(module: nn.Module) -> Tensor | None:
 
 
 def _start_here(taps: _Taps, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+    if taps.encoded is not None:
+        raise InputError("the model encodes [x, 1-x] twice; W(x) has one input, so leave one encoding out")
     taps.encoded = output.detach().requires_grad_()
     return taps.encoded
 

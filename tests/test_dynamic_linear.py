@@ -9,6 +9,7 @@ from scs_eval.errors import InputError
 from scs_eval.models.decomposition import decompose
 from scs_eval.models.dynamic_linear import explaining, explanation_mode
 from scs_eval.models.layers import (
+    AddInverse,
     BatchNorm,
     BcosConv2d,
     BcosLinear,
@@ -182,6 +183,10 @@ def test_decompose_leaves_the_model_as_it_was():
     assert all(not m._forward_hooks for m in model.modules())
     with pytest.raises(InputError, match="evaluation mode"):
         decompose(model.train(), x, torch.tensor([0, 1]))
+    twice = nn.Sequential(AddInverse(), AddInverse(), nn.Flatten(), nn.Linear(12 * 32 * 32, 2)).eval()
+    with pytest.raises(InputError, match="twice"):
+        decompose(twice, x, torch.tensor([0, 1]))
+    assert all(not m._forward_hooks for m in twice.modules())
 
 
 def test_explaining_obeyed_by_compiled_models():
