@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from scs_eval.analyses.inputs import check_images
 from scs_eval.analyses.layer_maps import UnsuitableError, gradcam, normgrad
 from scs_eval.analyses.perturbation import lime, occlusion, rise
+from scs_eval.analyses.rollout import rollout
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.errors import InputError
-from scs_eval.models.decomposition import decompose
+from scs_eval.models.decomposition import Decomposition, decompose
 from scs_eval.models.layers import MaxAbsPool2d
 
 IMAGES_AT_ONCE = 50
@@ -60,8 +61,6 @@ def attribute(model: nn.Module, images: Tensor, targets: Tensor, *, method: str 
 
 def find_method(name: str) -> Method:
     """The method of that name; an unknown one raises and suggests the nearest."""
-    if name == "rollout":
-        raise UnsuitableError("attention rollout needs attention layers, which no network of the zoo has")
     if name not in METHODS:
         near = get_close_matches(name, METHODS, n=2, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(METHODS)}"
@@ -164,13 +163,20 @@ def _has_no_rule(module: nn.Module) -> bool:
 
 
 def _wx(model: nn.Module, images: Tensor, targets: Tensor, seed: int) -> Tensor:
-    """W(x)⊙x (B-cos v2, Eq. 16). Of networks that see [x, 1−x] a colour's two channels are added: pixel sums stay."""
-    parts = decompose(model, images, targets)
-    scale = parts.contributions.abs().sum((1, 2, 3)) + parts.bias.abs()
+    """W(x)⊙x (B-cos v2, Eq. 16)."""
+    return pixel_contributions(decompose(model, images, targets))
+
+
+def pixel_contributions(parts: Decomposition) -> Tensor:
+    """W(x)⊙x, (N, [K,] 3, H, W); refused where it and the biases do not add up to the logit.
+
+    Of networks that see [x, 1−x] a colour's two channels are added: pixel sums stay.
+    """
+    scale = parts.contributions.abs().sum((-3, -2, -1)) + parts.bias.abs()
     gap = (parts.residual.abs() / scale.clamp(min=1e-12)).max().item()
     if not gap <= INCOMPLETE:
         raise UnsuitableError(f"wx needs a dynamic-linear network; here W(x)·x + b(x) misses the logit by {gap:.0%}")
-    return parts.contributions.unflatten(1, (-1, 3)).sum(1)
+    return parts.contributions.unflatten(-3, (-1, 3)).sum(-4)
 
 
 def _own_copy(model: nn.Module) -> nn.Module:
@@ -195,4 +201,5 @@ METHODS: dict[str, Method] = {
     "rise": Method(rise, gradient=False, cheap=False),
     "normgrad": Method(normgrad),
     "wx": Method(_wx),
+    "rollout": Method(rollout, gradient=False),
 }

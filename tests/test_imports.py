@@ -15,7 +15,7 @@ ALLOWED = {
 }
 SHARED_ANALYSES = {"result", "attribution", "statistics", "style", "state", "inputs", "run_files"}
 SHARED_ANALYSES |= {"layer_maps", "perturbation", "reductions", "map_metrics", "map_grid", "twins"}
-SHARED_ANALYSES |= {"colour", "grid", "bias_audit"}
+SHARED_ANALYSES |= {"rollout", "colour", "grid", "bias_audit"}
 
 
 def imports(path: Path) -> set[str]:

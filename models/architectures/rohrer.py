@@ -49,11 +49,20 @@ class Rohrer(nn.Module):
         self.stages = nn.Sequential(*_stages(variant, 6 if bcos else 3))
         features = FEATURES[variant.architecture]
         self.head = BcosLinear(features, num_classes, b=variant.b or 2.0) if bcos else nn.Linear(features, num_classes)
-        self.logits = LogitLayer(num_classes) if bcos else nn.Identity()
+        self.logits = LogitLayer(num_classes, temperature=_temperature(variant)) if bcos else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, 3, 32, 32) to logits (N, classes)."""
         return self.logits(self.head(self.stages(self.encode(x)).flatten(1)))
+
+
+def _temperature(variant: Variant) -> float:
+    """Undoes that each of (mostly) four B-cos layers shrinks its input by about 10^(B-1) before it is trained.
+
+    The logits then start near ±0.1. With T = 1 they start at 1e-5, and at B = 2 three epochs on a fifth of CIFAR-10
+    gave 45 % instead of 58 %.
+    """
+    return 10 ** (-4 * ((variant.b or 2.0) - 1))
 
 
 def _stages(variant: Variant, inputs: int) -> list[nn.Module]:

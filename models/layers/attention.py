@@ -24,6 +24,14 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Tokens (N, L, C), same shape out."""
-        query, key, value = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.to_qkv(x).chunk(3, -1))
+        query, key, value = self._by_head(x)
         mixed = F.scaled_dot_product_attention(dynamic(query), dynamic(key), value)
         return self.to_out(mixed.transpose(1, 2).flatten(2))
+
+    def attention(self, x: Tensor) -> Tensor:
+        """softmax(QK'/√d) for tokens (N, L, C): who draws from whom, (N, heads, L, L)."""
+        query, key, _ = self._by_head(x)
+        return (query @ key.transpose(2, 3) / query.shape[-1] ** 0.5).softmax(-1)
+
+    def _by_head(self, x: Tensor) -> list[Tensor]:
+        return [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.to_qkv(x).chunk(3, -1)]
