@@ -57,22 +57,39 @@ def test_a_damaged_shipped_weight_is_refused(tmp_path, monkeypatch):
         load_model("rohrer25k_scs")
 
 
-def test_what_is_no_checkpoint_of_ours_is_refused(tmp_path):
+def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         load_model(tmp_path / "missing.safetensors")
     with pytest.raises(InputError, match="no trained weights for 'resnet56_bcos_gn'"):
         load_model("resnet56_bcos_gn")
     with pytest.raises(InputError, match="did you mean"):
         load_model("rohrer100k_sc")
-    for content in (b"", b"garbage" * 100):
-        (tmp_path / "bad.safetensors").write_bytes(content)
-        with pytest.raises(InputError, match="not a safetensors file"):
-            load_model(tmp_path / "bad.safetensors")
-    path, _ = saved(tmp_path, metadata={"format": "pt"})
-    with pytest.raises(InputError, match="does not say which"):
-        load_model(path)
+    whole, _ = saved(tmp_path)
+    torch.save(create_model("rohrer25k_scs").state_dict(), tmp_path / "whole.pt")
+    cases = {
+        "empty.safetensors": (b"", "is empty"),
+        "empty.pt": (b"", "is empty"),
+        "text.safetensors": (b"garbage" * 100, "not a whole safetensors file"),
+        "text.pt": (b"garbage" * 100, "not a torch checkpoint or is damaged"),
+        "half.safetensors": (whole.read_bytes()[:9000], "not a whole safetensors file"),
+        "half.pt": ((tmp_path / "whole.pt").read_bytes()[:9000], "not a torch checkpoint or is damaged"),
+    }
+    for name, (content, why) in cases.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=why) as caught:
+            load_model(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+def test_weights_that_do_not_fit_say_what_is_missing(tmp_path):
     path, _ = saved(tmp_path, metadata={"name": "rohrer47k_scs"})
-    with pytest.raises(InputError, match="do not fit"):
+    with pytest.raises(InputError, match=r"do not fit rohrer47k_scs: size mismatch for stages.0.layer.weight"):
+        load_model(path)
+    path, _ = saved(tmp_path, extra=torch.zeros(1))
+    with pytest.raises(InputError, match="missing nothing; unexpected extra"):
+        load_model(path)
+    path, _ = saved(tmp_path, **{"head.bias": torch.full((10,), torch.nan)})
+    with pytest.raises(InputError, match="NaN or infinity"):
         load_model(path)
 
 
@@ -86,8 +103,10 @@ class Trap:
         return (open, (str(self.path), "w"))
 
 
-def test_a_pickle_is_never_run(tmp_path):
-    (tmp_path / "trap.pt").write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
-    with pytest.raises(InputError, match="not a safetensors file"):
+@pytest.mark.parametrize("write", [lambda x, path: path.write_bytes(pickle.dumps(x)), torch.save])
+def test_a_pickle_is_never_run(tmp_path, write):
+    write({"state_dict": {"head.weight": torch.zeros(2)}, "more": Trap(tmp_path / "sprung")}, tmp_path / "trap.pt")
+    with pytest.raises(InputError, match=r"could run code when it is loaded.*: refused") as caught:
         load_model(tmp_path / "trap.pt")
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "sprung").exists()

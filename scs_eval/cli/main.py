@@ -12,10 +12,14 @@ from scs_eval.errors import InputError
 # name -> one-line help. The help stands here so that `scs-eval --help` imports no command (and so no torch).
 COMMANDS = {
     "models": "List the zoo: names, parameters, trained accuracy.",
+    "doctor": "Tell what a checkpoint is and whether the analyses can work with it.",
     "data": "Show which images are there and where they are looked for.",
     "accuracy": "Measure how often each model is right, beside the paper.",
     "saliency": "Show what each model looks at, and how sparse, specific and steady that is.",
     "contributions": "Show what each pixel adds to the logit, and how complete that is.",
+    "faithfulness": "Test whether maps say what the model does, against a random and an edge map.",
+    "localisation": "Play the grid pointing game: does the map of a class lie on its image?",
+    "pgd": "Attack each model with ever larger changes, and check whether its robustness is real.",
     "train": "Train one model; its records, checkpoints and weights go to a directory.",
     "zoo": "Train many models, one after another or on a cluster.",
     "dynamics": "Draw the records of training runs.",

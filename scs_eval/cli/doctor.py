@@ -1,0 +1,152 @@
+"""`scs-eval doctor`: what a checkpoint is, and whether the analyses can work with it."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from scs_eval.cli.model_names import MODEL
+from scs_eval.cli.sources import asked_for, input_size_of, source_options
+from scs_eval.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from scs_eval.models.checkpoints import Loaded
+
+SHOWN = 4  # names in a line
+EXAMPLES = 16  # images whose logits are taken apart
+Facts = dict[str, str]
+
+
+@click.command()
+@click.argument("source", type=MODEL)
+@source_options
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def command(source: str, as_json: bool) -> None:
+    """Tell what SOURCE is: a file of weights, a zoo name, torchvision:NAME or module:factory.
+
+    For a file: its wrappings, the network its tensors fit, and what is missing. If it can be loaded: classes, input
+    size, normalisation, accuracy on the bundled sample, and whether its logits can be taken apart into W(x)·x + b(x).
+
+    \b
+    Examples:
+      scs-eval doctor my_checkpoint.pt
+      scs-eval doctor my_checkpoint.pt --arch resnet20_bcos
+    """
+    from scs_eval.models.checkpoints import is_file
+
+    facts = {"source": source, **(file_facts(Path(source)) if is_file(source) else {}), **model_facts(source)}
+    if as_json:
+        click.echo(json.dumps(facts, indent=1, ensure_ascii=False))
+        return
+    width = max(map(len, facts))
+    for what, value in facts.items():
+        click.echo(f"{what:<{width}}  {value}")
+
+
+def file_facts(path: Path) -> Facts:
+    """What can be known without a network: contents, wrappings, and which networks the tensors fit."""
+    from scs_eval.models.gallery_files import from_gallery
+    from scs_eval.models.state_files import read_state
+
+    file = read_state(path)
+    numbers = sum(value.numel() for value in file.state.values())
+    kinds = ", ".join(sorted({str(value.dtype).removeprefix("torch.") for value in file.state.values()}))
+    renamed = from_gallery(file.state)
+    return {
+        "file": f"{path.stat().st_size:,} bytes, sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}",
+        "holds": f"{len(file.state)} tensors, {numbers:,} numbers, {kinds}",
+        "undone": "; ".join([*file.undone, *(["Rohrer's names"] if renamed else [])]) or "nothing",
+        "says": ", ".join(f"{key} {value}" for key, value in file.metadata.items() if len(value) < 80) or "nothing",
+        **_fit_facts(file.state if renamed is None else renamed),
+    }
+
+
+def _fit_facts(state: "dict[str, Tensor]") -> Facts:
+    """The networks of the zoo that the tensors fit, or what keeps them from the one asked for or the nearest."""
+    from scs_eval.models.recognition import fit, recognise
+    from scs_eval.models.registry import canonical_name
+
+    arch = asked_for()["arch"]
+    if arch is not None and ":" in arch:
+        return {}
+    found = [fit(state, canonical_name(arch))] if arch else recognise(state)
+    if found[0].exact:
+        return {"fits": _few([match.name for match in found])}
+    parts = {key: _few(list(getattr(found[0], key))) for key in ("missing", "unexpected", "other_shape")}
+    nearest = {"nearest": found[0].name} if arch is None else {"asked for": found[0].name}
+    return nearest | {key.replace("_", " "): value for key, value in parts.items()}
+
+
+def model_facts(source: str) -> Facts:
+    """What the loaded network is and does, or why it cannot be loaded."""
+    from scs_eval.models.checkpoints import open_source
+
+    try:
+        loaded = open_source(source, **asked_for())
+    except InputError as error:
+        return {"loads": f"no: {error}"}
+    size = input_size_of(source)
+    facts = {"loads": f"yes, as {loaded.architecture}", **_network_facts(loaded)}
+    return facts | {"input size": f"{size} pixels" if size else "not known"} | _answers(loaded.model, size)
+
+
+def _network_facts(loaded: "Loaded") -> Facts:
+    from scs_eval.models.layers import AddInverse, Normalize
+
+    modules = list(loaded.model.modules())
+    inside = next((repr(module) for module in modules if isinstance(module, Normalize)), None)
+    six = "[x, 1-x]" if any(isinstance(module, AddInverse) for module in modules) else None
+    numbers = sum(parameter.numel() for parameter in loaded.model.parameters())
+    none = "none inside; if it was trained with one, give --normalize" if ":" in loaded.architecture else "none"
+    return {"parameters": f"{numbers:,}", "normalisation": inside or six or none}
+
+
+def _answers(model: "nn.Module", size: int | None) -> Facts:
+    """Number of classes, accuracy and completeness, as far as the bundled images can tell."""
+    import torch
+
+    from scs_eval.data import load_data
+
+    data = load_data("sample", size=size, n=EXAMPLES if size and size > 64 else None)
+    try:
+        with torch.no_grad():
+            logits = torch.cat([model(part) for part in data.images.split(100)])
+    except RuntimeError as error:
+        return {"answers": f"not to images of {data.images.shape[-1]} pixels: {str(error).splitlines()[0]}"}
+    if logits.ndim != 2 or not logits.isfinite().all():
+        return {"answers": f"not with finite logits: shape {tuple(logits.shape)}"}
+    return {"classes": str(logits.shape[1]), **_accuracy(logits, data.labels), **_completeness(model, data.images)}
+
+
+def _accuracy(logits: "Tensor", labels: "Tensor") -> Facts:
+    from scs_eval.analyses.statistics import wilson
+
+    if logits.shape[1] != 10:
+        return {"accuracy": "not measured: the sample has the ten classes of CIFAR-10"}
+    right, n = int((logits.argmax(1) == labels).sum()), len(labels)
+    share = wilson(right, n)
+    return {"accuracy": f"{right / n:.1%} [{share.low:.1%}, {share.high:.1%}] of {n} sample images"}
+
+
+def _completeness(model: "nn.Module", images: "Tensor") -> Facts:
+    """Whether the logits are W(x)·x + b(x), and how much of them is bias."""
+    from scs_eval.models.decomposition import decompose
+
+    images = images[:EXAMPLES]
+    try:
+        parts = decompose(model, images, model(images).argmax(1))
+    except (InputError, RuntimeError) as error:
+        return {"dynamic-linear": f"no: {str(error).splitlines()[0]}"}
+    scale = (parts.contributions.flatten(1).abs().sum(1) + parts.bias.abs()).clamp(min=1e-12)
+    gap, bias = (parts.residual.abs() / scale).max().item(), (parts.bias.abs() / scale).mean().item()
+    verdict = "yes" if gap <= 1e-3 else "no"
+    return {"dynamic-linear": f"{verdict}: W(x)·x + b(x) misses the logit by {gap:.1e} at most; {bias:.0%} is bias"}
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return (", ".join(names[:SHOWN]) or "nothing") + more
