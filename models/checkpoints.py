@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scs_eval.errors import InputError
-from scs_eval.models.registry import canonical_name, create_model, list_models, resolve
+from scs_eval.models.registry import canonical_name, create_model, default_classes, list_models, resolve
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +28,7 @@ class Loaded:
     model: "nn.Module"
     architecture: str
     notes: tuple[str, ...] = ()
+    num_classes: int | None = None  # of a zoo network
 
 
 @cache
@@ -96,13 +97,13 @@ def _with_statistics(model: "nn.Module", normalize: "str | Statistics | None") -
 def _from_zoo(source: str, weights: str | Path | None) -> Loaded:
     name = canonical_name(source)
     if weights == UNTRAINED:
-        return Loaded(create_model(name), name, ("untrained",))
+        return Loaded(create_model(name), name, ("untrained",), default_classes(name))
     if weights is not None:
         return _from_file(Path(weights), name)
     entry = weights_index().get(name)
     if entry is None:
         trained = ", ".join(sorted(weights_index())) or "none yet"
-        raise InputError(f"no trained weights for {name!r} (trained: {trained}); create_model builds it untrained")
+        raise InputError(f"no trained weights for {name!r} (trained: {trained}); `--weights none` takes it untrained")
     file = WEIGHTS / entry["file"]
     if hashlib.sha256(file.read_bytes()).hexdigest() != entry["sha256"]:
         raise InputError(f"the weights of {name!r} are damaged: {file.name} does not match its sha256; reinstall")
@@ -145,6 +146,12 @@ def _from_file(path: Path, arch: str | None) -> Loaded:
     from scs_eval.models.state_files import read_state
 
     file = read_state(path)
+    if (description := file.metadata.get("converted")) is not None:
+        from scs_eval.models.converted_files import build_converted
+
+        model, name = build_converted(description, arch=arch)
+        _load(model, file.state, file=path.name, name=name)
+        return Loaded(model, name, file.undone)
     if arch is not None and (arch.startswith("torchvision:") or is_factory(arch)):
         loaded = open_source(arch, weights=UNTRAINED if arch.startswith("torchvision:") else None)
         _load(loaded.model, file.state, file=path.name, name=arch)
@@ -162,7 +169,7 @@ def _zoo_network(file: str, read: "StateFile", arch: str | None) -> Loaded:
     _load(model, state, file=file, name=name)
     if renamed is not None and widen_limits(model):
         notes = (*notes, "weights beyond ±1 kept")
-    return Loaded(model, name, notes)
+    return Loaded(model, name, notes, classes)
 
 
 def _network_of(file: str, metadata: dict[str, str], state: "dict[str, Tensor]", arch: str | None) -> tuple[str, int]:

@@ -22,6 +22,7 @@ COMMANDS = {
     "pgd": "Attack each model with ever larger changes, and check whether its robustness is real.",
     "train": "Train one model; its records, checkpoints and weights go to a directory.",
     "zoo": "Train many models, one after another or on a cluster.",
+    "convert": "Swap the layers of any network for SCS, B-cos or other layers.",
     "dynamics": "Draw the records of training runs.",
 }
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
@@ -47,10 +47,20 @@ def _remember(context: click.Context, parameter: click.Parameter, value: str | N
     context.meta[f"scs_eval.{parameter.name}"] = value
 
 
-def asked_for() -> dict[str, str | None]:
+class Asked(TypedDict):
+    """How a model is to be loaded."""
+
+    arch: str | None
+    weights: str | None
+    normalize: str | None
+
+
+def asked_for() -> Asked:
     """The values of --arch, --weights and --normalize in this call."""
     context = click.get_current_context(silent=True)
-    return {name: context.meta.get(f"scs_eval.{name}") if context else None for name in OPTIONS}
+    said = context.meta if context else {}
+    arch, weights, normalize = (said.get(f"scs_eval.{name}") for name in OPTIONS)
+    return Asked(arch=arch, weights=weights, normalize=normalize)
 
 
 def choose_models(asked: Sequence[str]) -> list[ModelLabel]:

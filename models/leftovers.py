@@ -1,0 +1,39 @@
+"""What of a network a conversion does not reach: layers of other kinds, and activations that are function calls."""
+
+from collections.abc import Iterator
+
+import torch.fx
+from torch import nn
+
+from scs_eval.models.form import Form
+
+ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Softplus, nn.Tanh)
+
+
+def left_modules(root: nn.Module, form: Form) -> Iterator[tuple[str, str]]:
+    """Layers of a converted network that have weights or are activations, and no such form."""
+    fine = (nn.Linear, nn.Conv2d) if form.layer == "conv" else (nn.Linear,)
+    for name, module in root.named_modules():
+        own = any(True for _ in module.parameters(recurse=False))
+        ours = type(module).__module__.startswith("scs_eval.models.layers")
+        kept = type(module) in ACTIVATIONS and form.chosen_activation == "linear"
+        if (own and type(module) not in fine and not ours and not _kept_norm(module, form)) or kept:
+            yield name or "the network itself", type(module).__name__
+
+
+def called_activations(root: nn.Module) -> dict[str, str]:
+    """Activations that the forward pass calls as functions, which no swap of modules reaches."""
+    try:
+        graph = torch.fx.Tracer().trace(root)
+    except Exception as error:  # whatever a foreign forward pass does with a stand-in for its input
+        return {"the forward pass": f"could not be followed: {str(error).splitlines()[0]}"}
+    names = {kind.__name__.lower() for kind in ACTIVATIONS} | {"relu_", "leaky_relu", "hardtanh"}
+    called = (
+        getattr(node.target, "__name__", str(node.target)) for node in graph.nodes if node.op.startswith("call_f")
+    )
+    methods = (str(node.target) for node in graph.nodes if node.op == "call_method")
+    return {f"{name}()": "in the forward pass" for name in (*called, *methods) if name in names}
+
+
+def _kept_norm(module: nn.Module, form: Form) -> bool:
+    return form.chosen_norm == "keep" and "Norm" in type(module).__name__
