@@ -4,6 +4,8 @@ Defaults follow good practice for the layer: sharpened and cosine layers go with
 convolutions take ReLU and MaxPool, B-cos layers take no activation.
 """
 
+from dataclasses import replace
+
 from scs_eval.models.names import Family, Variant
 
 ACTIVATIONS = ("relu", "linear")
@@ -35,7 +37,7 @@ ROHRER = Family(
 )
 
 RESNET18 = Family(
-    builder=f"{_ARCHITECTURES}.resnet18:build",
+    builder=f"{_ARCHITECTURES}.resnet:build",
     input_sizes={"resnet18": 32, "resnet18_224": 224},
     defaults={
         "conv": _conv(pooling="maxpool", norm="bn"),
@@ -75,4 +77,33 @@ BCOS_CNN = Family(
     listed={"width": (1.0, 0.25), "b": (1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5)},
 )
 
-FAMILIES = (ROHRER, RESNET18, CIFAR_RESNET, BCOS_CNN)
+_CONV, _BCOS = Variant("", "conv"), Variant("", "bcos", b=2.0)
+
+
+def _imagenet(
+    module: str, *architectures: str, conv: Variant = _CONV, bcos: Variant = _BCOS, **choices: tuple[str, ...]
+) -> Family:
+    """Networks of the B-cos paper's ImageNet study: the B-cos form with its options, and its conventional twin."""
+    return Family(
+        builder=f"{_ARCHITECTURES}.{module}:build",
+        input_sizes=dict.fromkeys(architectures, 224),
+        defaults={"conv": conv, "bcos": bcos},
+        choices={"conv": {}, "bcos": choices},
+        num_classes=1000,
+    )
+
+
+_RESNETS = ("resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d")
+_DENSENETS = ("densenet121", "densenet161", "densenet169", "densenet201")
+_VITS = tuple(f"{stem}_{size}" for stem in ("vit", "vitc") for size in ("ti", "s", "b", "l"))
+
+IMAGENET = (
+    _imagenet("resnet", *_RESNETS, conv=RESNET18.defaults["conv"], bcos=RESNET18.defaults["bcos"]),
+    _imagenet("vgg", "vgg11"),
+    _imagenet("densenet", *_DENSENETS),
+    _imagenet("convnext", "convnext_tiny", "convnext_base", bcos=replace(_BCOS, norm="pn"), norm=("pn", "bnu")),
+    # The twin of a ViT is called conv like every other network's: its patches and MLPs are convolutions (3.3.3).
+    _imagenet("vit", *_VITS),
+)
+
+FAMILIES = (ROHRER, RESNET18, CIFAR_RESNET, BCOS_CNN, *IMAGENET)

@@ -1,11 +1,12 @@
 """A logit taken apart: f(x) = W(x)·x + b(x), with W from the gradient and b from the layers that add something.
 
-The two halves are computed independently, so that their sum meeting the logit is evidence and not arithmetic.
+The two halves are computed independently, so that their sum meeting the logit is evidence and not arithmetic. The
+same serves for the activations of a layer inside the network, with the biases up to there.
 Source: B-cos v2, Eq. 14 (W), section 3.3.2 and Fig. 13 (the bias).
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 
 from scs_eval.errors import InputError
 from scs_eval.models.dynamic_linear import explanation_mode
+from scs_eval.models.layer_output import listening
 from scs_eval.models.layers.encoding import AddInverse
 
 
@@ -23,7 +25,8 @@ from scs_eval.models.layers.encoding import AddInverse
 class Decomposition:
     """One logit per image, or K of them, as a sum over the input plus a sum over biased layers.
 
-    (N, [K,] …) is (N, …) where one class per image was asked for, and (N, K, …) where K were.
+    (N, [K,] …) is (N, …) where one class per image was asked for, and (N, K, …) where K were. Of a layer inside the
+    network, `logits` are the mixtures of its activations that were asked for.
     """
 
     weights: Tensor  # (N, [K,] C, H, W), the logit's row of W(x); C is 6 for networks that encode [x, 1-x]
@@ -48,46 +51,54 @@ class Decomposition:
         return self.logits - self.contributions.sum((-3, -2, -1)) - self.bias
 
 
-def decompose(model: nn.Module, images: Tensor, targets: Tensor) -> Decomposition:
+def decompose(model: nn.Module, images: Tensor, targets: Tensor, *, layer: str | None = None) -> Decomposition:
     """Take apart logits of each image (N, 3, H, W), from one forward pass. The model must be in evaluation mode.
 
     targets: a class per image (N,), K classes per image (N, K), or as floats (N, K, classes) mixtures of logits, such
     as the difference of two or the mean of all: f is linear in them, and so are W and b.
+    layer: the name of a module; then mixtures (N, K, …) of its output (N, …) are taken apart instead of logits.
     """
     if any(module.training for module in model.modules()):
         raise InputError("expected a model in evaluation mode, got one in training; call model.eval() first")
     with torch.enable_grad(), explanation_mode(), _probed(model) as taps:
         inputs = images.detach().clone().requires_grad_()
-        output = model(inputs)
+        # Its hook comes after the probes', so that the layer's own bias is counted.
+        with nullcontext() if layer is None else listening(model, layer) as heard:
+            output = model(inputs)
+        if heard is not None:
+            output = heard.output
         start = taps.encoded if taps.encoded is not None else inputs
-        mixtures = _mixtures(targets, output)
-        rows = _rows(output, mixtures, start, taps)
+        mixtures = _mixtures(targets, output, layer)
+        rows = _rows(output, mixtures, start, taps, "logits" if layer is None else f"activations of {layer}")
     weights, *gradients = (torch.stack(parts, 1) for parts in zip(*rows, strict=True))
     biases: dict[str, Tensor] = {}
     for (name, _, bias), gradient in zip(taps.probes, gradients, strict=True):
         biases[name] = biases.get(name, 0) + gradient @ bias  # a layer that runs twice adds twice
-    logits = (mixtures * output.detach()[:, None]).sum(-1)
+    logits = (mixtures * output.detach()[:, None]).flatten(2).sum(-1)
     if targets.ndim == 1:
         weights, logits = weights[:, 0], logits[:, 0]
         biases = {name: bias[:, 0] for name, bias in biases.items()}
     return Decomposition(weights, start.detach(), biases, logits)
 
 
-def _mixtures(targets: Tensor, output: Tensor) -> Tensor:
-    """The coefficients (N, K, classes) of what is to be explained."""
+def _mixtures(targets: Tensor, output: Tensor, layer: str | None) -> Tensor:
+    """The coefficients (N, K, classes), or (N, K, …) for a layer, of what is to be explained."""
+    if layer is not None and (targets.shape[2:] != output.shape[1:] or not targets.is_floating_point()):
+        wanted = ", ".join(map(str, output.shape[1:]))
+        raise InputError(f"expected mixtures (N, K, {wanted}) of {layer}, got {targets.dtype} {tuple(targets.shape)}")
     if not targets.is_floating_point():
         targets = F.one_hot(targets.long().view(len(targets), -1), output.shape[1])
     return targets.to(output)
 
 
-def _rows(output: Tensor, mixtures: Tensor, start: Tensor, taps: "_Taps") -> list[list[Tensor]]:
+def _rows(output: Tensor, mixtures: Tensor, start: Tensor, taps: "_Taps", what: str) -> list[list[Tensor]]:
     """For each of the K mixtures its gradients with respect to the start and every probe: one backward pass each."""
     ends = [start, *(probe for _, probe, _ in taps.probes)]
     rows = []
     for mixture in mixtures.unbind(1):
         found = _gradients(output, ends, mixture)
         if found[0] is None:
-            raise InputError("the model is not differentiable: its logits have no gradient with respect to the image")
+            raise InputError(f"the model is not differentiable: its {what} have no gradient for the image")
         rows.append([torch.zeros_like(end) if part is None else part for end, part in zip(ends, found, strict=True)])
     return rows
 

@@ -42,13 +42,13 @@ class Family:
     defaults: dict[str, Variant]  # one per layer; `architecture` is filled in
     choices: dict[str, dict[str, tuple[str, ...]]]  # layer -> option -> words
     listed: dict[str, tuple[float, ...]] = field(default_factory=dict)  # numeric option -> values worth listing
+    num_classes: int = 10  # unless another number is asked for; 1000 where the source is about ImageNet
 
 
 def spell(variant: Variant, default: Variant) -> str:
     """The name of a variant: what differs from its layer's default, in the fixed order."""
-    parts = (
-        [variant.architecture, variant.layer] if variant.layer not in variant.architecture else [variant.architecture]
-    )
+    said = variant.layer in variant.architecture.split("_")  # bcos_cnn9 says it, convnext_tiny does not
+    parts = [variant.architecture] if said else [variant.architecture, variant.layer]
     parts += [getattr(variant, word) for word in WORDS if getattr(variant, word) != getattr(default, word)]
     for letter, name in NUMBERS.items():
         value = getattr(variant, name)

@@ -13,7 +13,7 @@ COUNTS = Path(__file__).parent / "parameters.json"
 
 
 def parameter_count(name: str) -> int:
-    """Trainable parameters of a ten-class model."""
+    """Trainable parameters of a model with its default number of classes: ten, or a thousand for ImageNet's."""
     known = _kept().get(name)
     return count(name) if known is None else known
 

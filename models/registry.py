@@ -72,13 +72,20 @@ def input_size(name: str) -> int:
     return family.input_sizes[variant.architecture]
 
 
-def create_model(name: str, *, num_classes: int = 10, seed: int = 0) -> "nn.Module":
+def default_classes(name: str) -> int:
+    """How many classes a network has unless told: 1000 for those made for ImageNet, 10 for all others."""
+    found = None if name in _OWN else resolve(name)
+    return found[0].num_classes if found else 10
+
+
+def create_model(name: str, *, num_classes: int | None = None, seed: int = 0) -> "nn.Module":
     """An untrained network, in training mode. Same seed, same weights, throughout the variants of an architecture.
 
-    The random state of the caller is left as it was.
+    Without a number of classes it has its `default_classes`. The random state of the caller is left as it was.
     """
     import torch
 
+    num_classes = default_classes(name) if num_classes is None else num_classes
     if num_classes < 2:
         raise InputError(f"expected at least 2 classes, got {num_classes}")
     found = None if name in _OWN else resolve(name)

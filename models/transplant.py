@@ -24,8 +24,8 @@ def transplant(weights: Mapping[str, Tensor], into: nn.Module) -> list[str]:
 
 def _copy(source: Tensor, target: Tensor, *, units: int) -> bool:
     slots = target[::units]
-    if source.ndim == 2 and target.ndim == 4:  # a linear head that the twin applies at every pixel
-        source = source[:, :, None, None]
+    if source.ndim == 2 and target.ndim == 4:  # a linear head that the twin applies at every pixel, or window of them
+        source = source.unflatten(1, (-1, *target.shape[2:]))
     if source.ndim == 4 and (source.shape[1], target.shape[1]) == (3, 6):
         source = torch.cat([source, -source], dim=1) / 2
     if slots.shape != source.shape:

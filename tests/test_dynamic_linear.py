@@ -23,7 +23,7 @@ from scs_eval.models.layers import (
     SelfAttention,
     SharpenedSDP2d,
 )
-from scs_eval.models.registry import create_model, list_models
+from scs_eval.models.registry import create_model, input_size, list_models
 
 
 def awaken(model: nn.Module, images: torch.Tensor) -> nn.Module:
@@ -43,8 +43,8 @@ def awaken(model: nn.Module, images: torch.Tensor) -> nn.Module:
     return model.eval()
 
 
-# The 224-pixel names build the same networks (test_zoo.py), so they need no second run.
-@pytest.mark.parametrize("name", [name for name in list_models() if "_224_" not in name])
+# ResNet-18 for 224 pixels is the same network (test_zoo.py); test_imagenet_families.py has the others of that size.
+@pytest.mark.parametrize("name", [name for name in list_models() if input_size(name) == 32])
 def test_contributions_and_biases_add_up_to_the_logit(name):
     torch.manual_seed(7)
     batch = torch.rand(4, 3, 32, 32)

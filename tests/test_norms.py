@@ -103,3 +103,31 @@ def test_half_precision_input_keeps_statistics_in_full_precision(kind):
     norm(torch.randn(4, CHANNELS, 3, 3).half())
     assert norm.running_var.dtype == torch.float32
     assert (norm.running_var != 1).all()
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("kind", PAIRS)
+def test_gradients_once_and_twice(kind, layout):
+    ours, _ = pair(kind, False, False, torch.float64)
+    x = (torch.randn(2, CHANNELS, 3, 2, dtype=torch.double) + 1).contiguous(memory_format=layout).requires_grad_()
+    weight = ours.weight.detach().clone().requires_grad_()
+    run = lambda x, weight: torch.func.functional_call(ours, {"weight": weight}, (x,))  # noqa: E731
+    assert torch.autograd.gradcheck(run, (x, weight))
+    assert torch.autograd.gradgradcheck(run, (x, weight))
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_torch_func_sees_through(kind):
+    ours, _ = pair(kind, False, False, torch.float64)
+    ours.eval()
+    x = torch.randn(3, CHANNELS, 3, 3, dtype=torch.double, requires_grad=True)
+    wanted = torch.autograd.grad(ours(x).sin().sum(), x)[0]
+    close(torch.func.vmap(torch.func.grad(lambda image: ours(image[None]).sin().sum()))(x), wanted, 1e-12)
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_a_large_mean_does_not_spoil_the_variance(kind):
+    """A variance from the mean of squares would have no digit left: (1000² + 1) - 1000² in float32."""
+    ours, _ = pair(kind, False, False, torch.float32)
+    x = torch.randn(4, CHANNELS, 16, 16) + 1000
+    close(ours(x).double(), ours.double()(x.double()), 1e-4)  # x itself is rounded to 6e-5 of its deviation

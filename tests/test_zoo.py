@@ -15,7 +15,7 @@ from scs_eval.models.catalogue import CENTRED, UNCENTRED
 from scs_eval.models.decomposition import decompose
 from scs_eval.models.layers import MaxAbsPool2d, SCS2d, SharpenedSDP2d
 from scs_eval.models.parameters import count, parameter_count
-from scs_eval.models.registry import canonical_name, create_model, input_size, list_models, register
+from scs_eval.models.registry import canonical_name, create_model, default_classes, input_size, list_models, register
 
 # rohrer_nets: trainable parameters of convolution kernels and head; sharpened layers add one p per kernel and one q.
 WEIGHTS = {"rohrer25k": 24_730, "rohrer47k": 47_560, "rohrer68k": 67_858, "rohrer100k": 113_514, "rohrer583k": 629_370}
@@ -23,7 +23,8 @@ KERNELS = {"rohrer25k": 240, "rohrer47k": 90, "rohrer68k": 168, "rohrer100k": 22
 LAYERS = {"rohrer25k": 4}
 
 
-@pytest.mark.parametrize("name", list_models())
+# Those of ImageNet are large, and have tests of their own (test_imagenet_families.py).
+@pytest.mark.parametrize("name", [name for name in list_models() if default_classes(name) == 10])
 def test_builds_and_runs_forward_and_backward(name):
     model = create_model(name)
     assert sum(p.numel() for p in model.parameters()) == parameter_count(name)

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scs_eval.models.dynamic_linear import dynamic
-from scs_eval.models.layers.convolution import convolve, patch_energy, per_channel, prepare, unit_kernels
+from scs_eval.models.layers.alignment import Plan, aligned, aligned_convolution, largest
+from scs_eval.models.layers.convolution import prepare, unit_kernels
 from scs_eval.models.layers.scs import PaddingMode, Size
 
 
@@ -53,11 +53,7 @@ class BcosConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) to (N, O, h, w)."""
         x, at = prepare(x, self)
-        out = largest(convolve(x, unit_kernels(self.weight), at), self.max_out, dim=1)
-        if self.b != 1:
-            norm = (patch_energy(x, at) + 1e-6).sqrt()
-            out = aligned(out, per_channel(norm, out.shape[1]), self.b)
-        return out if self.scale == 1 else out * self.scale
+        return aligned_convolution(x, unit_kernels(self.weight), Plan(at, self.b, self.max_out, self.scale))
 
     def extra_repr(self) -> str:
         """The convolution and B."""
@@ -97,17 +93,6 @@ class BcosLinear(nn.Linear):
     def extra_repr(self) -> str:
         """The linear layer and B."""
         return super().extra_repr().replace(", bias=False", "") + _options(self)
-
-
-def aligned(out: Tensor, norm: Tensor, b: float) -> Tensor:
-    """`out` scaled by |cos|^(B-1), cos = out/norm; the scale is the layer's dynamic-linear part."""
-    cosine = (dynamic(out) / dynamic(norm)).abs()
-    return out * (cosine if b == 2 else (cosine + 1e-6) ** (b - 1))
-
-
-def largest(out: Tensor, max_out: int, *, dim: int) -> Tensor:
-    """MaxOut: the largest of each `max_out` neighbours along `dim`."""
-    return out if max_out == 1 else out.unflatten(dim, (-1, max_out)).max(dim + 1 if dim >= 0 else dim).values
 
 
 def accept_published_key(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: Any) -> None:

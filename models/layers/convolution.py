@@ -1,6 +1,6 @@
 """What every layer here shares with a convolution: its geometry, and the norm of the patches it sees."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -61,7 +61,7 @@ def patch_energy(x: Tensor, at: Geometry) -> Tensor:
     """
     with torch.autocast(x.device.type, enabled=False):
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        squares = wide.square().unflatten(1, (at.groups, -1)).sum(2)
+        squares = (wide * wide).unflatten(1, (at.groups, -1)).sum(2)
         return convolve(squares, box(squares, at), at)
 
 
@@ -74,6 +74,32 @@ def per_channel(per_group: Tensor, channels: int) -> Tensor:
     """Spread (N, groups, h, w) over the output channels; with one group broadcasting does it for free."""
     groups = per_group.shape[1]
     return per_group if groups == 1 else per_group.repeat_interleave(channels // groups, dim=1)
+
+
+def convolution_backward(
+    flow: Tensor, x: Tensor, weight: Tensor, at: Geometry, needs_x: bool, needs_weight: bool
+) -> tuple[Any, Any]:
+    """Gradients of x and of the weight, None where not needed."""
+    place = (at.stride, at.padding, at.dilation, False, (0, 0), at.groups)
+    mask = [needs_x, needs_weight, False]
+    return torch.ops.aten.convolution_backward(flow, x, weight, None, *place, mask)[:2]
+
+
+def add_norm_gradient(grad_x: Tensor, x: Tensor, per_patch: Tensor, at: Geometry) -> None:
+    """d‖patch‖/dx = x/‖patch‖: send each patch's share (N, groups, h, w) back to its pixels, in place."""
+    spread = _box_backward(per_patch, x, at)
+    grad_x.addcmul_(x, per_channel(spread, x.shape[1]))
+
+
+def _box_backward(per_patch: Tensor, x: Tensor, at: Geometry) -> Tensor:
+    """Transposed box filter. With stride 1 it is a box filter too, and torch's forward pass is the faster one."""
+    rows, columns = (
+        step * (kernel - 1) - pad for step, kernel, pad in zip(at.dilation, at.kernel_size, at.padding, strict=True)
+    )
+    if at.stride == (1, 1) and rows >= 0 and columns >= 0:
+        return convolve(per_patch, box(per_patch, at), at._replace(padding=(rows, columns)))
+    squares = x.new_empty(x.shape[0], at.groups, *x.shape[2:])
+    return convolution_backward(per_patch, squares, box(squares, at), at, True, False)[0]
 
 
 def unit_kernels(weight: Tensor) -> Tensor:

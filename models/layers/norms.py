@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scs_eval.models.dynamic_linear import dynamic, explaining
+from scs_eval.models.layers.handwritten import replaceable
+from scs_eval.models.layers.uncentred import FastUncentred, moments
 
 
 class _Norm(nn.Module):
@@ -34,18 +36,22 @@ class _Norm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W), same shape out."""
-        mean, var = self._statistics(x)
-        scale = (dynamic(var) + self.eps).rsqrt()
-        y = self._restore((x if mean is None else x - mean) * scale)
-        y = y * _per_channel(self.weight)
+        y = self._normalised(self._arranged(x)).reshape(x.shape)
         return y if self.bias is None else y + _per_channel(self.bias)
 
-    def _statistics(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
-        var, mean = torch.var_mean(x, self.dims, correction=0, keepdim=True)
-        return mean if self.centred else None, var
+    def _normalised(self, x: Tensor) -> Tensor:
+        weight = self._arranged(_per_channel(self.weight))
+        if self._fast(x):
+            return FastUncentred.apply(x, weight, self.dims, self.eps)[0]
+        mean, var = moments(x, self.dims)
+        return (x - mean if self.centred else x) * (dynamic(var) + self.eps).rsqrt() * weight
 
-    def _restore(self, y: Tensor) -> Tensor:
-        return y
+    def _arranged(self, x: Tensor) -> Tensor:
+        """With its groups as a dimension, for the norms that have them."""
+        return x
+
+    def _fast(self, x: Tensor) -> bool:
+        return not self.centred and not explaining() and replaceable(x) and x.dtype == self.weight.dtype
 
     def additive_bias(self) -> Tensor | None:
         """What the layer adds per channel: β, if it has one. Its own mean is linear in the input and adds nothing."""
@@ -79,10 +85,10 @@ class GroupNorm(_Norm):
         """(N, C, H, W), same shape out."""
         if self.centred and not explaining():  # torch's kernel is the same formula in one pass
             return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
-        return super().forward(x.unflatten(1, (self.num_groups, -1)))
+        return super().forward(x)
 
-    def _restore(self, y: Tensor) -> Tensor:
-        return y.flatten(1, 2)
+    def _arranged(self, x: Tensor) -> Tensor:
+        return x.unflatten(1, (self.num_groups, -1))
 
 
 class LayerNorm(GroupNorm):
@@ -131,20 +137,19 @@ class _RunningNorm(_Norm):
         self.register_buffer("running_var", torch.ones_like(self.weight, requires_grad=False))
         self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W), same shape out; the scale is per channel here, so it is folded into γ."""
-        mean, var = self._statistics(x)
-        factor = (dynamic(var) + self.eps).rsqrt() * _per_channel(self.weight)
-        y = (x if mean is None else x - mean) * factor
-        return y if self.bias is None else y + _per_channel(self.bias)
-
-    def _statistics(self, x: Tensor) -> tuple[Tensor | None, Tensor]:
+    def _normalised(self, x: Tensor) -> Tensor:
+        weight = _per_channel(self.weight)
         if not self.training:
-            mean = _per_channel(self.running_mean) if self.centred else None
-            return mean, _per_channel(self.running_var)
-        var, mean = torch.var_mean(x, self.dims, correction=0, keepdim=True)
-        self._track(x, mean.detach(), var.detach())
-        return mean if self.centred else None, var
+            mean, var = _per_channel(self.running_mean), _per_channel(self.running_var)
+        elif self._fast(x):
+            y, mean, var = FastUncentred.apply(x, weight, self.dims, self.eps)
+            self._track(x, mean, var)
+            return y
+        else:
+            mean, var = moments(x, self.dims)
+            self._track(x, mean.detach(), var.detach())
+        factor = (dynamic(var) + self.eps).rsqrt() * weight  # per channel, so it folds into γ
+        return (x - mean if self.centred else x) * factor
 
     @torch.no_grad()
     def _track(self, x: Tensor, mean: Tensor, var: Tensor) -> None:

@@ -1,31 +1,45 @@
-"""torchvision's ResNet-18 with its convolutions, activations, stem pooling and normalisation swapped.
+"""torchvision's ResNets and ResNeXt-50 with their convolutions, activations, stem pooling and normalisation swapped.
 
-Source: Wu et al. 2023, sections 3.1 and A.1 (Tables 2 and 8); the B-cos form follows B-cos v2, section 3.3: no bias,
-uncentred BatchNorm, a 1×1 B-cos classifier before the global pooling.
+Source: Wu et al. 2023, sections 3.1 and A.1 (ResNet-18 on CIFAR-10; Tables 2 and 8); the B-cos form follows B-cos v2,
+section 3.3: no bias, uncentred BatchNorm, a 1×1 B-cos classifier before the global pooling.
 """
 
-from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
-from torchvision.models.resnet import BasicBlock, ResNet
+from torchvision.models import resnet
 
 from scs_eval.models.architectures.blocks import POOLS, convolution
-from scs_eval.models.layers import AddInverse, BatchNorm, BcosConv2d, LogitLayer
+from scs_eval.models.architectures.imagenet import encoding
+from scs_eval.models.architectures.swap import replace_modules
+from scs_eval.models.layers import BatchNorm, BcosConv2d, LogitLayer
 from scs_eval.models.names import Variant
 from scs_eval.models.transplant import transplant
 
+SHAPES: dict[str, dict[str, Any]] = {
+    "resnet18": {"block": resnet.BasicBlock, "layers": [2, 2, 2, 2]},
+    "resnet34": {"block": resnet.BasicBlock, "layers": [3, 4, 6, 3]},
+    "resnet50": {"block": resnet.Bottleneck, "layers": [3, 4, 6, 3]},
+    "resnet101": {"block": resnet.Bottleneck, "layers": [3, 4, 23, 3]},
+    "resnet152": {"block": resnet.Bottleneck, "layers": [3, 8, 36, 3]},
+    "resnext50_32x4d": {"block": resnet.Bottleneck, "layers": [3, 4, 6, 3], "groups": 32, "width_per_group": 4},
+}
 
-class ResNet18(ResNet):
-    """ResNet-18 of one variant; takes RGB in [0, 1], any size."""
+
+class ResNet(resnet.ResNet):
+    """A ResNet of one variant; takes RGB in [0, 1], any size."""
 
     def __init__(self, variant: Variant, num_classes: int) -> None:
-        super().__init__(BasicBlock, [2, 2, 2, 2], num_classes)
+        shape = variant.architecture.removesuffix("_224")
+        super().__init__(num_classes=num_classes, **SHAPES[shape])
         start = self.state_dict()  # torchvision's initial weights, which every variant starts from
         self.bcos = variant.layer == "bcos"
+        features = 512 * SHAPES[shape]["block"].expansion
         replace_modules(self, lambda module: _replacement(module, variant))
         if self.bcos:
-            self.fc: nn.Module = BcosConv2d(512, num_classes, 1, b=variant.b or 2.0)
-        self.encode = AddInverse() if self.bcos else nn.Identity()
+            self.fc: nn.Module = BcosConv2d(features, num_classes, 1, b=variant.b or 2.0)
+        # The SCS paper's ResNet-18 sees pixels as they are, whatever its layers.
+        self.encode = nn.Identity() if shape == "resnet18" and not self.bcos else encoding(variant)
         self.logits = LogitLayer(num_classes) if self.bcos else nn.Identity()
         transplant(start, self)
 
@@ -53,21 +67,11 @@ def _replacement(module: nn.Module, variant: Variant) -> nn.Module | None:
 
 def _convolution(conv: nn.Conv2d, variant: Variant) -> nn.Module:
     inputs = 6 if variant.layer == "bcos" and conv.in_channels == 3 else conv.in_channels
-    place = {"stride": conv.stride, "padding": conv.padding}
+    place = {"stride": conv.stride, "padding": conv.padding, "groups": conv.groups}
     block = convolution(variant, inputs, conv.out_channels, conv.kernel_size, **place)  # type: ignore[arg-type]
     return block.layer  # type: ignore[return-value]
 
 
-def replace_modules(root: nn.Module, rule: Callable[[nn.Module], nn.Module | None]) -> None:
-    """Put `rule(module)` in the place of every descendant for which it is not None."""
-    for name, child in root.named_children():
-        new = rule(child)
-        if new is None:
-            replace_modules(child, rule)
-        else:
-            setattr(root, name, new)
-
-
 def build(variant: Variant, num_classes: int) -> nn.Module:
     """The network, its kernels starting where torchvision's own do."""
-    return ResNet18(variant, num_classes)
+    return ResNet(variant, num_classes)
