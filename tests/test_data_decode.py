@@ -3,6 +3,7 @@ import warnings
 import numpy as np
 import pytest
 from PIL import Image
+from torchvision import transforms
 
 from scs_eval.data.decode import UnreadableImageError, read_image
 from scs_eval.errors import InputError
@@ -171,6 +172,15 @@ def test_size_cuts_out_the_centre(tmp_path):
         assert np.allclose(wide, wanted, atol=1e-6)  # float32
         # The passes come in the other order, and each rounds to 8 bits.
         assert np.allclose(tall, wanted.swapaxes(1, 2), atol=1.01 / 255)
+
+
+@pytest.mark.parametrize("shape", [(300, 401), (401, 300), (256, 256), (90, 131)])
+def test_resize_is_torchvisions_evaluation_of_imagenet(tmp_path, shape):
+    values = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    Image.fromarray(values).save(tmp_path / "image.png")
+    steps = [transforms.Resize(256), transforms.CenterCrop(224), transforms.ToTensor()]  # bilinear, antialiased
+    wanted = transforms.Compose(steps)(Image.fromarray(values)).numpy()
+    assert np.array_equal(read_image(tmp_path / "image.png", size=224, resize=256), wanted)
 
 
 def test_scaling_down_averages(tmp_path):

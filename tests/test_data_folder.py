@@ -77,6 +77,11 @@ def test_one_size_is_kept_and_others_need_a_size(animals):
     with pytest.raises(InputError, match=r"squares? images of one size, got 6×5 in .*big.png; give the size"):
         load_data(animals)
     assert load_data(animals, size=3).images.shape == (7, 3, 3, 3)
+    assert load_data(animals, size=3, resize=4).images.shape == (7, 3, 3, 3)
+    with pytest.raises(InputError, match="resize as a whole number of at least 3, got 2"):
+        load_data(animals, size=3, resize=2)
+    with pytest.raises(InputError, match="expected a size to crop to"):
+        load_data(animals, resize=4)
     save(animals / "dog" / "big.png", 13, size=(6, 6))
     with pytest.raises(InputError, match="got 6×6"):
         load_data(animals)

@@ -17,18 +17,18 @@ class UnreadableImageError(InputError):
     """A file that is no image we can read; skip_bad leaves it out."""
 
 
-def read_image(path: Path, *, size: int | None = None) -> NDArray[np.float32]:
+def read_image(path: Path, *, size: int | None = None, resize: int | None = None) -> NDArray[np.float32]:
     """The image as (3, H, W) RGB in [0, 1], turned upright by its EXIF orientation.
 
     Transparent parts show white. 16-bit greyscale keeps its depth (Pillow reads 16-bit colour as 8-bit); of an
-    animation the first frame counts. With `size`, the shorter side is scaled to it (bilinear, antialiased) and the
-    centre cut out: (3, size, size).
+    animation the first frame counts. With `size`, the shorter side is scaled to it, or to `resize` if that is given
+    (bilinear, antialiased), and the centre cut out: (3, size, size).
     """
     try:
         with _open(path) as image:
             upright = _flatten(ImageOps.exif_transpose(image))
             if size is not None:
-                upright = ImageOps.fit(upright, (size, size), Image.Resampling.BILINEAR)
+                upright = _centre(upright, size, resize)
     except Exception as error:  # decoders raise anything from SyntaxError to struct.error on a damaged file
         reason = str(error) or type(error).__name__
         raise UnreadableImageError(
@@ -47,6 +47,17 @@ def _open(path: Path) -> Image.Image:
         raise ValueError(f"none of {', '.join(FORMATS)}") from error
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise ValueError(f"more than {Image.MAX_IMAGE_PIXELS} pixels, perhaps a decompression bomb") from error
+
+
+def _centre(image: Image.Image, size: int, resize: int | None) -> Image.Image:
+    """The square in the middle; with `resize`, to the pixel as torchvision's Resize and CenterCrop give it."""
+    if resize is None:
+        return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
+    short = min(image.size)
+    width, height = (resize * side // short for side in image.size)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    scaled = image.resize((width, height), Image.Resampling.BILINEAR)
+    return scaled.crop((left, top, left + size, top + size))
 
 
 def _flatten(image: Image.Image) -> Image.Image:

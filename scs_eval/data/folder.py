@@ -20,7 +20,9 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".t
 LONG_LOAD = 200  # images from which on a progress bar is worth its flicker
 
 
-def read_folder(folder: Path, *, n: int | None, seed: int, size: int | None, skip_bad: bool) -> ImageData:
+def read_folder(
+    folder: Path, *, n: int | None, seed: int, size: int | None, skip_bad: bool, resize: int | None = None
+) -> ImageData:
     """The images in the class folders of `folder`, by class and name; `indices` count all image files in that order.
 
     Only the images chosen by n and seed are decoded. With skip_bad an unreadable one is left out (with a warning) and,
@@ -34,7 +36,7 @@ def read_folder(folder: Path, *, n: int | None, seed: int, size: int | None, ski
     while missing := [i for i in choose(labels, n=n, seed=seed, usable=usable).tolist() if i not in decoded]:
         for i in _with_progress(missing):
             try:
-                decoded[i] = read_image(paths[i], size=size)
+                decoded[i] = read_image(paths[i], size=size, resize=resize)
             except UnreadableImageError:
                 if not skip_bad:
                     raise

@@ -25,6 +25,7 @@ def load_data(
     n: int | None = None,
     seed: int = 0,
     size: int | None = None,
+    resize: int | None = None,
     split: str = "test",
     data_dir: str | Path | None = None,
     skip_bad: bool = False,
@@ -35,12 +36,16 @@ def load_data(
     n: how many images; chosen at random by `seed`, evenly over the classes, kept in the order of the source. None: all.
     size: scale to size × size pixels, bilinear with antialiasing; what is not square is cropped to its centre. None:
         as they are, which for a folder must be squares of one size.
+    resize: for a folder, scale the shorter side to this many pixels before size × size are cropped: 256 with size=224
+        is how ImageNet networks are evaluated. None: scale to `size`.
     split: "test" or "train"; only cifar10 has both.
     data_dir: where cifar10 is looked for, before $SCS_EVAL_DATA and the user cache.
     skip_bad: leave out unreadable images of a folder, with a warning that says how many.
     """
-    for name, value, least in (("n", n, 1), ("seed", seed, 0), ("size", size, 1)):
+    for name, value, least in (("n", n, 1), ("seed", seed, 0), ("size", size, 1), ("resize", resize, size or 1)):
         _check_whole(name, value, least)
+    if resize is not None and size is None:
+        raise InputError(f"expected a size to crop to with resize {resize}, got none; give both")
     _check_split(source, split)
     if source == "sample":
         images, labels, indices = read_sample()
@@ -49,7 +54,7 @@ def load_data(
         images, labels = read_cifar10(data_dir, train=split == "train")
         name = f"cifar10:{split}"
         return _pick(images, labels, np.arange(len(labels)), classes=CLASSES, source=name, n=n, seed=seed, size=size)
-    return read_folder(_folder(source), n=n, seed=seed, size=size, skip_bad=skip_bad)
+    return read_folder(_folder(source), n=n, seed=seed, size=size, resize=resize, skip_bad=skip_bad)
 
 
 def _pick(
