@@ -1,0 +1,1 @@
+"""Whether robustness is real: the single checks behind the scorecard."""
