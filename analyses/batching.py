@@ -1,0 +1,95 @@
+"""How much to compute at once: as much as a part of the free memory holds, and half as much when that was too much."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.state import device_of, evaluating
+
+T = TypeVar("T")
+
+SHARE = 0.25  # of the free memory that we take for ourselves
+MOST = 32  # at once, so that a progress bar moves and a CPU's cache is of use
+UNKNOWN = 2 * 2**30  # bytes, where a machine does not say how much is free
+WORDS = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory")
+
+
+def in_halves(count: int, size: int, work: Callable[[slice], T]) -> Iterator[tuple[slice, T]]:
+    """Do `work` on 0 … count in slices of `size`; whenever memory runs out, go on with half the size, down to one."""
+    start, size = 0, min(size, count)
+    while start < count:
+        part = slice(start, min(start + size, count))
+        try:
+            result = work(part)
+        except (RuntimeError, MemoryError, ValueError) as error:
+            if size == 1 or not is_out_of_memory(error):
+                raise
+            size //= 2
+        else:
+            yield part, result
+            start = part.stop
+            continue
+        if torch.cuda.is_available():  # out here, where nothing holds on to the failed attempt's tensors
+            torch.cuda.empty_cache()
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory ran out, on any device, also where another error says so in its own words."""
+    while error is not None:
+        if isinstance(error, torch.OutOfMemoryError | MemoryError):
+            return True
+        if isinstance(error, RuntimeError) and any(words in str(error).lower() for words in WORDS):
+            return True
+        error = error.__cause__
+    return False
+
+
+def fitting(model: nn.Module, images: Tensor) -> int:
+    """How many times `images` fit into our share of the free memory together with what their gradient needs."""
+    return max(1, min(MOST, int(SHARE * free_memory(device_of(model)) // (2 * footprint(model, images)))))
+
+
+def footprint(model: nn.Module, images: Tensor) -> int:
+    """Bytes that a forward pass of these images keeps for the backward pass."""
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with (
+        evaluating(model),
+        torch.enable_grad(),
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+    ):
+        model(images.detach().to(device_of(model), copy=True).requires_grad_())
+    return max(sum(kept.values()), images.numel() * images.element_size())
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that are free on a device; on a CPU at most what a container may still take."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    limits = [_available(), _container()]
+    return min((limit for limit in limits if limit is not None), default=UNKNOWN)
+
+
+def _available() -> int | None:
+    lines = _read("/proc/meminfo").splitlines()
+    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return 1024 * int(found[0]) if found else None
+
+
+def _container() -> int | None:
+    most, now = _read("/sys/fs/cgroup/memory.max").strip(), _read("/sys/fs/cgroup/memory.current").strip()
+    return max(0, int(most) - int(now)) if most.isdigit() and now.isdigit() else None
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

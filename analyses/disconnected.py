@@ -1,0 +1,171 @@
+"""DiFull and DiPart: a grid whose k-th head sees only the k-th cell, so that maps elsewhere are provably wrong.
+
+DiFull: every cell runs through the network alone. DiPart: the network sees the grid, but the head only the part of the
+last feature map that belongs to the cell, so that other cells come in at the edges alone, through receptive fields.
+Source: Rao, Böhle, Schiele 2022, "Towards Better Understanding Attribution Methods", section 3.1. They look at two
+corners of each grid; here all cells are asked about, as in the pointing game.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scs_eval.analyses.attribution import attribute
+from scs_eval.analyses.batching import is_out_of_memory
+from scs_eval.analyses.layer_maps import UnsuitableError, last_convolution
+from scs_eval.analyses.many_classes import SHARED, class_gradients, pixel_maps
+from scs_eval.analyses.state import device_of, evaluating
+from scs_eval.models.decomposition import decompose
+
+LAYER_METHODS = ("gradcam", "normgrad")
+SETTINGS = ("grid", "difull", "dipart")
+
+
+class Disconnected(nn.Module):
+    """n² heads on a grid (N, 3, n·h, n·w), the k-th on the k-th cell: logits (N, n² · classes)."""
+
+    def __init__(self, model: nn.Module, *, side: int, layer: str | None) -> None:
+        """`layer` names the module whose output is cut into cells (DiPart); without one the image is (DiFull)."""
+        super().__init__()
+        self.model, self.side, self.layer = model, side, layer
+
+    def forward(self, grids: Tensor) -> Tensor:
+        """One pass for all heads."""
+        if self.layer is None:
+            return self.model(tiles(grids, self.side)).view(len(grids), -1)
+        handle = self.model.get_submodule(self.layer).register_forward_hook(self._cut)
+        try:
+            return self.model(grids).view(len(grids), -1)
+        finally:
+            handle.remove()
+
+    def _cut(self, _module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+        return tiles(output, self.side)
+
+
+class Head(nn.Module):
+    """The logits of one cell's head, (N, classes)."""
+
+    def __init__(self, heads: Disconnected, number: int) -> None:
+        super().__init__()
+        self.heads, self.number = heads, number
+
+    def forward(self, grids: Tensor) -> Tensor:
+        """The share of all heads' logits that is this one's."""
+        return self.heads(grids).unflatten(1, (self.heads.side**2, -1))[:, self.number]
+
+
+def disconnect(model: nn.Module, grid: Tensor, *, side: int, setting: str) -> Disconnected:
+    """The network with n² heads; `grid` (1, 3, H, W) serves to find out where DiPart cuts, and whether it can."""
+    grid = grid.to(device_of(model))
+    if setting == "difull":
+        return Disconnected(model, side=side, layer=None)
+    heads = Disconnected(model, side=side, layer=_last_map(model, grid, side))
+    with evaluating(model), torch.no_grad():
+        try:
+            heads(grid)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            raise UnsuitableError(f"dipart cannot cut this network's last map into cells: {error}") from error
+    return heads
+
+
+def disconnected_maps(
+    heads: Disconnected, grids: Tensor, targets: Tensor, *, method: str, seed: int, encoded: bool = False
+) -> Tensor:
+    """Signed maps (G, n², H, W) of the k-th head's logit for the k-th cell's class, `targets` (G, n²)."""
+    with evaluating(heads), torch.enable_grad():
+        like = next(heads.parameters(), grids)
+        grids, targets = grids.detach().to(like.device, like.dtype), targets.long().to(device_of(heads))
+        if method in SHARED or method in LAYER_METHODS:
+            return _of_all_heads(heads, grids, targets, method=method, seed=seed, encoded=encoded)
+        each = [
+            attribute(Head(heads, k), grids, targets[:, k], method=method, seed=seed).sum(1)
+            for k in range(heads.side**2)
+        ]
+    return torch.stack(each, 1)
+
+
+def _of_all_heads(
+    heads: Disconnected, grids: Tensor, targets: Tensor, *, method: str, seed: int, encoded: bool
+) -> Tensor:
+    """From one forward pass: a class of the k-th head is the output k · classes + class."""
+    with torch.no_grad():
+        classes = heads(grids[:1]).shape[1] // heads.side**2
+    outputs = targets + classes * torch.arange(heads.side**2, device=targets.device)
+    if method in LAYER_METHODS:
+        return _layer_maps(heads, grids, outputs, method=method)
+    if method == "wx":
+        maps = decompose(heads, grids, outputs).contributions.detach().sum(2)
+    elif method in ("grad", "ixg"):
+        gradients, start = class_gradients(heads, grids, outputs, encoded=encoded)
+        maps = (gradients if method == "grad" else gradients * start[:, None]).sum(2)
+    else:
+        maps = pixel_maps(heads, grids, outputs, method=method, seed=seed, encoded=encoded)
+    return maps if len(maps) == len(grids) else untiled(maps, heads.side)  # an encoding runs cell by cell
+
+
+def _layer_maps(heads: Disconnected, grids: Tensor, outputs: Tensor, *, method: str) -> Tensor:
+    """Grad-CAM and NormGrad of the last convolution's output over the whole grid, put together if it ran by cells."""
+    layer, kept = last_convolution(heads.model, tiles(grids[:1], heads.side)[:1], method=method), []
+
+    def keep(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+        kept.append(output)
+        return output.clone()  # what follows may work in place
+
+    handle = layer.register_forward_hook(keep, prepend=True)  # before DiPart's own
+    try:
+        logits = heads(grids.detach().clone().requires_grad_())
+    finally:
+        handle.remove()
+    whole = (lambda part: part) if heads.layer is not None else (lambda part: untiled(part, heads.side))
+    activation, maps = whole(kept[-1].detach()), []
+    for each in outputs.unbind(1):
+        gradient = whole(torch.autograd.grad(logits.gather(1, each[:, None]).sum(), kept[-1], retain_graph=True)[0])
+        if method == "gradcam":
+            maps.append((gradient.mean((2, 3), keepdim=True) * activation).sum(1).clamp(min=0))
+        else:
+            maps.append(activation.norm(dim=1) * gradient.norm(dim=1))
+    return F.interpolate(torch.stack(maps, 1), grids.shape[2:], mode="bilinear", align_corners=False)
+
+
+def _last_map(model: nn.Module, grid: Tensor, side: int) -> str:
+    """The module that ends with the last feature map of more than one place: what follows is the head."""
+    ran: list[tuple[str, torch.Size]] = []
+    handles = [
+        module.register_forward_hook(lambda _m, _i, output, name=name: ran.append((name, _shape(output))))
+        for name, module in model.named_modules()
+        if name
+    ]
+    try:
+        with evaluating(model), torch.no_grad():
+            model(tiles(grid, side)[:1])
+    finally:
+        for handle in handles:
+            handle.remove()
+    maps = [(name, shape) for name, shape in ran if len(shape) == 4 and shape[2] * shape[3] > 1]
+    if not maps:
+        raise UnsuitableError("dipart needs a network with feature maps, and this one has none")
+    return maps[-1][0]
+
+
+def _shape(output: Any) -> torch.Size:
+    return output.shape if isinstance(output, Tensor) else torch.Size()
+
+
+def tiles(maps: Tensor, side: int) -> Tensor:
+    """(N, C, n·h, n·w) to the cells (N·n², C, h, w), row by row."""
+    if maps.shape[2] % side or maps.shape[3] % side:
+        size = "×".join(map(str, maps.shape[2:]))
+        raise UnsuitableError(f"a map of {size} cannot be cut into {side}×{side} cells; this network cannot be dipart")
+    cells = maps.unflatten(3, (side, -1)).unflatten(2, (side, -1))
+    return cells.permute(0, 2, 4, 1, 3, 5).flatten(0, 2)
+
+
+def untiled(cells: Tensor, side: int) -> Tensor:
+    """Cells (N·n², C, h, w) back to (N, C, n·h, n·w)."""
+    parts = cells.unflatten(0, (-1, side, side)).permute(0, 3, 1, 4, 2, 5)
+    return parts.flatten(4).flatten(2, 3)

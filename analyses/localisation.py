@@ -1,0 +1,253 @@
+"""Does a map point at what it should? The grid pointing game, and two games in which the truth is known.
+
+Images of n² different classes are set side by side; the map of each class should lie in that class's cell. The score is
+the positive mass in the right cell over all positive mass (`pointing`). Chance is 1/n²; smoothing leaves a perfect map
+a little less than 1. In DiFull and DiPart (`disconnected`) the other cells cannot matter, whatever a map says.
+Source: B-cos v2, section 4 and C.2.1, Figures 3 and 5-7; Rao et al. 2022.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.attribution import attribute, find_method
+from scs_eval.analyses.batching import fitting, in_halves
+from scs_eval.analyses.disconnected import SETTINGS, Disconnected, disconnect, disconnected_maps
+from scs_eval.analyses.game_grids import Grids, compose, places_of
+from scs_eval.analyses.inputs import check_images, check_labels, logits_of
+from scs_eval.analyses.localisation_result import LocalisationResult
+from scs_eval.analyses.many_classes import SHARED, pixel_maps
+from scs_eval.analyses.partial import Partial, work_key
+from scs_eval.analyses.pointing import (
+    ceiling,
+    default_smooth,
+    published_scores,
+    scores,
+    smoothed,
+    top_counts,
+    top_scores,
+)
+from scs_eval.analyses.state import device_of, evaluating
+from scs_eval.analyses.windows import Windows, has_attention, takes
+from scs_eval.errors import InputError
+
+PROTOCOLS = ("paper", "bcos-v2")
+LOOKS = ("auto", "whole", "windows")
+COARSE = ("gradcam", "normgrad", "rollout")
+WHOLE = "whole grid"
+SHOWN = 3  # grids whose maps are kept
+SAVE_SECONDS = 5.0
+
+Maps = Callable[[Tensor, Tensor], Tensor]  # grids (G, 3, H, W), targets (G, n²) -> (G, n², H, W)
+
+
+def answers(model: nn.Module, images: Tensor, *, classes: int) -> Tensor:
+    """The model's logits (N, classes) for single images: what grids are chosen by."""
+    check_images(images)
+    with evaluating(model), torch.inference_mode():
+        parts = in_halves(len(images), 250, lambda part: logits_of(model, images[part], classes=classes).float().cpu())
+        return torch.cat([logits for _, logits in parts]).clone()
+
+
+def localisation(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    grids: Grids,
+    *,
+    classes: Sequence[str],
+    method: str = "wx",
+    setting: str = "grid",
+    protocol: str = "paper",
+    smooth: int | None = None,
+    top: float | None = None,
+    look: str = "auto",
+    stride: int | None = None,
+    batch_size: int | None = None,
+    indices: Tensor | None = None,
+    label: str = "model",
+    seed: int = 0,
+    correct: tuple[int, int] | None = None,
+    partial: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> LocalisationResult:
+    """Play the game with one model and one method on grids of images (N, 3, h, w) in [0, 1].
+
+    grids: from `choose_grids`, `published_grids` or `read_grids`. indices: (N,) what the grids call the images.
+    setting: grid, difull or dipart. protocol: paper, or bcos-v2 for the arithmetic of the B-cos authors' code.
+    smooth: side of the kernel; by default `default_smooth`, but 1 for methods that are coarse anyway (Grad-CAM, as in
+        the paper) and where cells are disconnected, so that nothing moves across their edges.
+    top: also score only this many of the strongest pixels, or this share of them if below 1.
+    look: at the whole grid, or through windows that move by `stride` (half their side); auto: whole if the model can
+        and has no attention.
+    batch_size: grids at once; by default what fits into memory. It is halved when memory runs out.
+    correct: of how many images the model has how many right. partial: file that an interrupted run goes on from.
+    """
+    size = _check(images, labels, classes, method, setting, protocol, look)
+    places = places_of(grids, torch.arange(len(images)) if indices is None else indices)
+    if smooth is None:
+        smooth = 1 if method in COARSE or setting != "grid" else default_smooth(size)
+    counts = _top_counts(top, (grids.side * size) ** 2)
+    first = compose(images, places[:1], side=grids.side)
+    attribute(model, images[:1], labels[:1], method=method, seed=seed)  # raises now what would be raised later
+    seen = _seen(model, first, size, len(classes), setting=setting, look=look, stride=stride)
+    options = {"method": method, "seed": seed, "encoded": protocol == "bcos-v2"}
+    heads = None if setting == "grid" else disconnect(model, first, side=grids.side, setting=setting)
+    maps_of = _maps_of(model, heads, seen, options)
+    score = _scorer(protocol, side=grids.side, smooth=smooth, counts=counts)
+    if batch_size is None:
+        batch_size = _batch_size(heads or model, first, seen, alone=method in SHARED or heads is not None, grids=grids)
+    settings: dict[str, Any] = {
+        "device": str(device_of(model)), "seed": seed, "protocol": protocol, "setting": setting, "look": str(seen),
+        "smooth": smooth, "top": top, "method": method, "side": grids.side,
+    }  # fmt: skip
+    key = work_key(model, images, {**settings, "indices": grids.indices.tolist(), "targets": grids.targets.tolist()})
+    outcome = _play(
+        maps_of, score, images, places, torch.from_numpy(grids.targets), side=grids.side, smooth=smooth,
+        batch_size=batch_size, store=Partial(partial, key) if partial else None, progress=progress,
+    )  # fmt: skip
+    return LocalisationResult(
+        label=label,
+        settings=settings,
+        model=label,
+        method=method,
+        setting=setting,
+        protocol=protocol,
+        seen=str(seen),
+        side=grids.side,
+        smooth=smooth,
+        classes=tuple(classes),
+        indices=grids.indices,
+        targets=grids.targets,
+        scores=outcome["scores"],
+        ceiling=ceiling(size=size, side=grids.side, smooth=smooth).numpy(),
+        top=counts[0] if counts else None,
+        top_counts=np.array(counts[1] if counts else [], dtype=np.int64),
+        top_scores=outcome["top_scores"],
+        images=compose(images, places[:SHOWN], side=grids.side).cpu().numpy().astype(np.float32),
+        maps=outcome["maps"].astype(np.float32),
+        asked=grids.asked,
+        pool=grids.pool,
+        usable=grids.usable,
+        correct=correct,
+        seconds=float(outcome["seconds"]) / len(grids),
+    )
+
+
+def _check(
+    images: Tensor, labels: Tensor, classes: Sequence[str], method: str, setting: str, protocol: str, look: str
+) -> int:
+    """The side of the images, if the request makes sense."""
+    find_method(method)
+    check_images(images)
+    check_labels(labels, images=images, classes=classes)
+    for name, value, known in (
+        ("setting", setting, SETTINGS),
+        ("protocol", protocol, PROTOCOLS),
+        ("look", look, LOOKS),
+    ):
+        if value not in known:
+            raise InputError(f"expected a {name} of {', '.join(known)}, got {value!r}")
+    if images.shape[2] != images.shape[3]:
+        raise InputError(f"expected square images, got {images.shape[2]}×{images.shape[3]}")
+    return images.shape[2]
+
+
+def _top_counts(top: float | None, pixels: int) -> tuple[int, list[int]] | None:
+    """How many pixels are asked for, and where the curve is measured."""
+    if top is None:
+        return None
+    if not 0 < top <= pixels or (top >= 1 and top != int(top)):
+        raise InputError(f"expected --top as a share below 1 or a whole number of at most {pixels} pixels, got {top:g}")
+    asked = int(top) if top >= 1 else max(1, round(top * pixels))
+    return asked, top_counts(pixels, asked=asked)
+
+
+def _seen(
+    model: nn.Module, grid: Tensor, size: int, classes: int, *, setting: str, look: str, stride: int | None
+) -> Windows | str:
+    """How the model looks at a grid: through windows, or in words how else."""
+    if setting != "grid":
+        return "cell by cell" if setting == "difull" else WHOLE
+    if look == "whole" and not takes(model, grid, classes=classes):
+        raise InputError(f"the model cannot take a grid of {grid.shape[2]}×{grid.shape[3]}; let it look at windows")
+    if look == "whole" or (look == "auto" and not has_attention(model) and takes(model, grid, classes=classes)):
+        return WHOLE
+    return Windows(size, max(1, size // 2) if stride is None else stride)
+
+
+def _maps_of(model: nn.Module, heads: Disconnected | None, seen: Windows | str, options: dict[str, Any]) -> Maps:
+    if heads is not None:
+        return lambda grids, targets: disconnected_maps(heads, grids, targets, **options)
+
+    def plain(pictures: Tensor, targets: Tensor) -> Tensor:
+        return pixel_maps(model, pictures, targets, **options)
+
+    return plain if isinstance(seen, str) else lambda grids, targets: seen.maps(plain, grids, targets)
+
+
+def _scorer(
+    protocol: str, *, side: int, smooth: int, counts: tuple[int, list[int]] | None
+) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """From maps (G, n², H, W) to scores (G, n²) and those of the strongest pixels (G, n², T)."""
+    rule = published_scores if protocol == "bcos-v2" else scores
+
+    def score(maps: Tensor) -> tuple[Tensor, Tensor]:
+        some = counts[1] if counts else []
+        tops = top_scores(maps, side=side, smooth=smooth, counts=some) if some else torch.zeros(*maps.shape[:2], 0)
+        return rule(maps, side=side, smooth=smooth), tops
+
+    return score
+
+
+def _batch_size(network: nn.Module, grid: Tensor, seen: Windows | str, *, alone: bool, grids: Grids) -> int:
+    """How many grids fit: a grid is its windows, and unless it is there `alone` it is there once for every class."""
+    fits = fitting(network, grid if isinstance(seen, str) else seen.cut(grid))
+    return fits if alone else max(1, fits // grids.side**2)
+
+
+def _play(
+    maps_of: Maps,
+    score: Callable[[Tensor], tuple[Tensor, Tensor]],
+    images: Tensor,
+    places: Tensor,
+    targets: Tensor,
+    *,
+    side: int,
+    smooth: int,
+    batch_size: int,
+    store: Partial | None,
+    progress: Callable[[int], None] | None,
+) -> dict[str, np.ndarray]:
+    """Scores of all grids, and the first few's smoothed maps; goes on where the store ends and keeps it up to date."""
+    advance = progress or (lambda _: None)
+    done = store.load() if store else {}
+    count = len(done.get("scores", ()))
+    advance(count)
+    spent, saved = float(done.get("seconds", 0.0)), time.monotonic()
+
+    def work(part: slice) -> dict[str, np.ndarray]:
+        here = slice(part.start + count, part.stop + count)
+        maps = maps_of(compose(images, places[here], side=side), targets[here]).cpu()
+        found, tops = score(maps)
+        shown = smoothed(maps[: max(0, SHOWN - here.start)].double(), smooth)
+        return {"scores": found.numpy(), "top_scores": tops.double().numpy(), "maps": shown.numpy()}
+
+    try:
+        clock = time.perf_counter()
+        for part, new in in_halves(len(places) - count, batch_size, work):
+            spent, clock = spent + time.perf_counter() - clock, time.perf_counter()
+            joined = {key: np.concatenate([done[key], new[key]]) if key in done else new[key] for key in new}
+            done = {**joined, "seconds": np.array(spent)}
+            advance(part.stop - part.start)
+            if store and time.monotonic() - saved > SAVE_SECONDS:
+                store.save(done)
+                saved = time.monotonic()
+    finally:
+        if store and done:
+            store.save(done)
+    return done

@@ -1,0 +1,212 @@
+"""Pictures of the pointing game, as in B-cos v2: boxes (Figures 6, B1), examples (3), top pixels (7), B (5)."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from scs_eval.analyses import style
+from scs_eval.analyses.colour import signed
+from scs_eval.analyses.grid import SHOWN, Column, Grid
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ROWS = SHOWN
+FINE = 6  # pixels of a picture for each of the map, so that a frame can be thin
+WHISKERS = (5, 95)  # percentiles
+DASHES = ("-", "--", ":", "-.")
+
+
+class Box(NamedTuple):
+    """All scores of a model by a method; their mean with its interval; of the strongest pixels alone, if any."""
+
+    model: str
+    method: str
+    scores: np.ndarray
+    mean: tuple[float, float, float]
+    floor: float
+    ceiling: float
+    top: float | None = None
+
+
+class Swept(NamedTuple):
+    """One B: the scores, and the accuracy with its interval."""
+
+    b: float
+    box: Box
+    accuracy: tuple[float, float, float] | None
+
+
+class Example(NamedTuple):
+    """A grid (3, H, W) and its n² maps (n², H, W) with their scores and the names of the classes."""
+
+    text: str
+    image: np.ndarray
+    maps: np.ndarray
+    scores: np.ndarray
+    names: Sequence[str]
+    side: int
+
+
+def boxes(found: Sequence[Box], *, title: str, ax: "Axes | None" = None) -> "Figure":
+    """A box for each model and method, the models one below the other; the mean and its interval as numbers."""
+    lines = _lines(found)
+    with style.drawing(ax, height=1.15 + 0.24 * max(lines)) as ax:
+        for y, box in lines.items():
+            _box(ax, y, box)
+        headed = len({box.model for box in found}) > 1 and len({box.method for box in found}) > 1
+        if headed:
+            _headings(ax, lines)
+        ax.set_yticks(list(lines), [_name(box, found) for box in lines.values()])
+        ax.tick_params(axis="y", length=0)
+        ax.set(xlim=(0, 102), ylim=(max(lines) + 0.75, min(lines) - (1.6 if headed else 0.9)))
+        _limits(ax, found)
+        ax.set_xlabel(_legend(found), fontsize=7)
+        ax.set_title(title, loc="left", pad=12)
+        return style.figure_of(ax)
+
+
+def _lines(found: Sequence[Box]) -> dict[float, Box]:
+    """Where each box stands: a gap before every model if models have several boxes."""
+    models = list(dict.fromkeys(box.model for box in found))
+    gap = 1.0 if 1 < len(models) < len(found) else 0.0
+    ordered = sorted(found, key=lambda box: models.index(box.model))
+    return {place + gap * models.index(box.model): box for place, box in enumerate(ordered)}
+
+
+def _name(box: Box, found: Sequence[Box]) -> str:
+    return box.method if len({each.method for each in found}) > 1 else box.model
+
+
+def _headings(ax: "Axes", lines: dict[float, Box]) -> None:
+    """The name of each model above its boxes."""
+    for model in dict.fromkeys(box.model for box in lines.values()):
+        top = min(y for y, box in lines.items() if box.model == model)
+        ax.annotate(
+            model, (0, top - 0.85), (-4, 0), xycoords=ax.get_yaxis_transform(), textcoords="offset points", ha="right",
+            va="center", fontweight="bold", fontsize=7, annotation_clip=False,
+        )  # fmt: skip
+
+
+def _box(ax: "Axes", y: float, box: Box) -> None:
+    colour = style.look_of(box.model)[0]
+    _distribution(ax, y, box.scores, colour, vertical=False)
+    mean, low, high = (100 * part for part in box.mean)
+    ax.plot(mean, y, "D", mfc="white", mec="black", ms=3.6, mew=0.8, zorder=5)
+    if box.top is not None:
+        ax.plot(100 * box.top, y, "*", color="black", ms=5, mew=0, zorder=6)
+    text = f"{mean:.1f}" + ("" if np.isnan(low) else f"  [{low:.1f}, {high:.1f}]")
+    ax.annotate(
+        text, (1, y), (4, 0), xycoords=ax.get_yaxis_transform(), textcoords="offset points", va="center", fontsize=7,
+        annotation_clip=False,
+    )  # fmt: skip
+
+
+def _distribution(
+    ax: "Axes", at: float, scores: np.ndarray, colour: str, *, vertical: bool, width: float = 0.6
+) -> None:
+    parts = ax.boxplot(
+        [100 * scores], positions=[at], orientation="vertical" if vertical else "horizontal", widths=width,
+        whis=WHISKERS, showfliers=False, patch_artist=True, manage_ticks=False,
+    )  # fmt: skip
+    for line in (*parts["whiskers"], *parts["caps"], *parts["medians"], *parts["boxes"]):
+        line.set(color=colour, linewidth=0.9)
+    for patch in parts["boxes"]:
+        patch.set(facecolor=colour, alpha=0.35)
+
+
+def _limits(ax: "Axes", found: Sequence[Box]) -> None:
+    """Chance, and what smoothing leaves of a perfect map where that is less than all, as lines with names above."""
+    ceilings = sorted({round(100 * box.ceiling, 1) for box in found} - {100.0})
+    for x, name in ((100 * found[0].floor, "chance"), *((each, "ceiling") for each in ceilings)):
+        ax.axvline(x, color=style.GREY, lw=0.7, ls="--", zorder=0)
+        ax.annotate(
+            f"{name} {x:.1f}", (x, 1), (0, 2), xycoords=ax.get_xaxis_transform(), textcoords="offset points",
+            ha="center", va="bottom", fontsize=6.5, color=style.GREY,
+        )  # fmt: skip
+
+
+def _legend(found: Sequence[Box]) -> str:
+    """What is shown, in words below the axis."""
+    star = "★ mean of the strongest pixels alone; " if any(box.top is not None for box in found) else ""
+    marks = f"box: quartiles; whiskers: 5th to 95th percentile; ◇ mean\n{star}right: mean [95 % interval]"
+    return f"positive attribution in the right cell, % of all\n{marks}"
+
+
+def examples(rows: Sequence[Example]) -> "Figure":
+    """For each model and method one grid, and beside it the map of each class, its cell framed."""
+    cells = rows[0].side ** 2
+    shared = all(list(row.names) == list(rows[0].names) for row in rows)
+    pictures = np.stack([np.kron(row.image, np.ones((1, FINE, FINE))).transpose(1, 2, 0) for row in rows])
+    columns = [Column(title="grid", pictures=pictures)]
+    for cell in range(cells):
+        maps = np.stack([_framed(row, cell) for row in rows])
+        words = [
+            f"{100 * row.scores[cell]:.0f} %" if shared else f"{row.names[cell]} {100 * row.scores[cell]:.0f} %"
+            for row in rows
+        ]
+        columns.append(Column(title=rows[0].names[cell] if shared else "", pictures=maps, captions=words))
+    note = (
+        "Maps as they are scored: summed over channels, smoothed.\nEach has its own scale. "
+        "Framed: the cell of the class; below,\nwhich share of the positive part lies in it."
+    )
+    return Grid(columns=columns, note=note, texts=[row.text for row in rows]).draw()
+
+
+def _framed(row: Example, cell: int) -> np.ndarray:
+    """The signed map in colours, enlarged, with a frame round the right cell."""
+    picture = np.kron(signed(row.maps[cell][None])[0], np.ones((FINE, FINE, 1)))
+    size = picture.shape[0] // row.side
+    top, left, width = cell // row.side * size, cell % row.side * size, max(2, picture.shape[0] // 45)
+    frame = np.zeros(picture.shape[:2], dtype=bool)
+    frame[top : top + size, left : left + size] = True
+    frame[top + width : top + size - width, left + width : left + size - width] = False
+    picture[frame] = 0
+    return picture
+
+
+def curves(found: Sequence[tuple[str, str, pd.DataFrame]], *, floor: float, pixels: int) -> "Figure":
+    """The score over how many of the strongest pixels count, for (name, model, curve)."""
+    seen: dict[str, int] = {}
+    with style.drawing(None, height=3.0) as ax:
+        ends: list[style.End] = []
+        for name, model, curve in found:
+            colour, dash = style.look_of(model)[0], DASHES[seen.setdefault(model, 0) % len(DASHES)]
+            seen[model] += 1
+            ax.plot(curve["pixels"], 100 * curve["score"], dash, color=colour)
+            ax.fill_between(curve["pixels"], 100 * curve["low"], 100 * curve["high"], color=colour, alpha=0.15, lw=0)
+            ends.append((float(curve["pixels"].iloc[-1]), 100 * float(curve["score"].iloc[-1]), name, colour))
+        ax.axhline(100 * floor, color=style.GREY, lw=0.7, ls="--", zorder=0)
+        ends.append((float(pixels), 100 * floor, f"chance {100 * floor:.1f}", style.GREY))
+        ax.set(xscale="log", ylim=(0, 102), xlabel=f"strongest pixels that count, of {pixels:,}")
+        ax.set_ylabel("positive attribution\nin the right cell, %")
+        style.label_ends(ax, ends)
+        return style.figure_of(ax)
+
+
+def sweep(points: Sequence[Swept]) -> "Figure":
+    """Accuracy and localisation against B."""
+    with style.paper_style():
+        above, below = style.panels(2, 1, width=4.4, height=3.6, sharex=True)
+        places = [point.b for point in points]
+        step = min(np.diff(sorted(set(places))))
+        for point in points:
+            colour = style.look_of(point.box.model)[0]
+            if point.accuracy is not None:
+                mean, low, high = (100 * part for part in point.accuracy)
+                above.errorbar(
+                    point.b, mean, yerr=[[mean - low], [high - mean]], fmt="x", color=colour, ms=5, elinewidth=0.9
+                )
+            _distribution(below, point.b, point.box.scores, colour, vertical=True, width=0.5 * float(step))
+            below.plot(point.b, 100 * point.box.mean[0], "D", mfc="white", mec="black", ms=3.6, mew=0.8, zorder=5)
+        for y, name in ((points[0].box.floor, "chance"), (points[0].box.ceiling, "ceiling")):
+            below.axhline(100 * y, color=style.GREY, lw=0.7, ls="--", zorder=0)
+            below.annotate(f"{name} {100 * y:.1f}", (1, 100 * y), (3, 0), xycoords=below.get_yaxis_transform(),
+                           textcoords="offset points", fontsize=6.5, color=style.GREY, va="center")  # fmt: skip
+        above.set_ylabel("accuracy, %")
+        below.set(ylabel="localisation, %", xlabel=f"B (maps: {points[0].box.method})", ylim=(0, 102), xticks=places)
+        below.set_xlim(min(places) - step, max(places) + step)
+        return style.figure_of(above)

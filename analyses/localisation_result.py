@@ -1,0 +1,250 @@
+"""What the pointing game gives: a score for every cell of every grid, and what follows from them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from scs_eval.analyses import localisation_figure as drawn
+from scs_eval.analyses.game_grids import grid_table
+from scs_eval.analyses.result import Comparison, Result
+from scs_eval.analyses.statistics import bootstrap_mean, holm, paired_bootstrap, wilson
+from scs_eval.models.registry import resolve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LocalisationResult(Result):
+    """The scores of one model by one method on G grids of n × n cells, cells row by row.
+
+    indices, targets: (G, n²) images and their classes. scores: (G, n²). ceiling: (n²,) what smoothing leaves.
+    top: how many pixels count in the second score, if any; top_counts (T,), top_scores (G, n², T): the curve over that.
+    images: (k, 3, H, W), maps: (k, n², H, W) the first k grids, and their maps as they are scored, with signs.
+    asked: grids wanted; pool: images at hand; usable: those that every model in the game has right
+        (None for grids that were replayed).
+    correct: (right, of) single images; None if not known. seconds: per grid.
+    """
+
+    name = "localisation"
+    model: str
+    method: str
+    setting: str
+    protocol: str
+    seen: str
+    side: int
+    smooth: int
+    classes: tuple[str, ...]
+    indices: np.ndarray
+    targets: np.ndarray
+    scores: np.ndarray
+    ceiling: np.ndarray
+    top: int | None
+    top_counts: np.ndarray
+    top_scores: np.ndarray
+    images: np.ndarray
+    maps: np.ndarray
+    asked: int
+    pool: int
+    usable: int | None
+    correct: tuple[int, int] | None
+    seconds: float
+
+    @property
+    def grid_scores(self) -> np.ndarray:
+        """(G,) the mean over a grid's cells. Cells of one grid are not independent: grids are what is resampled."""
+        return self.scores.mean(1)
+
+    @property
+    def b(self) -> float | None:
+        """The B of a B-cos network of the zoo."""
+        found = resolve(self.model, missing_ok=True)
+        return found[1].b if found else None
+
+    def table(self) -> pd.DataFrame:
+        """One row: mean and 95 % interval over grids, quartiles over cells, floor, ceiling, and how it was played."""
+        mean, low, high = (float(part) for part in bootstrap_mean(self.grid_scores))
+        quartiles = dict(zip(("q25", "median", "q75"), np.percentile(self.scores, (25, 50, 75)), strict=True))
+        row = {
+            "model": self.model, "method": self.method, "setting": self.setting, "protocol": self.protocol,
+            "grid": f"{self.side}x{self.side}", "seen": self.seen, "smooth": self.smooth, "grids": len(self.scores),
+            "asked": self.asked, "score": mean, "low": low, "high": high, **quartiles,
+            "floor": 1 / self.side**2, "ceiling": float(self.ceiling.mean()),
+        }  # fmt: skip
+        return pd.DataFrame([{**row, **self._top(), **self._accuracy(), "seconds_per_grid": self.seconds}])
+
+    def _top(self) -> dict[str, object]:
+        if self.top is None:
+            return {}
+        here = self.top_scores[:, :, self.top_counts.tolist().index(self.top)].mean(1)
+        mean, low, high = (float(part) for part in bootstrap_mean(here))
+        return {"top_pixels": self.top, "top_score": mean, "top_low": low, "top_high": high}
+
+    def _accuracy(self) -> dict[str, object]:
+        dropped = None if self.usable is None else self.pool - self.usable
+        images: dict[str, object] = {"images": self.pool, "dropped": dropped}
+        return images if self.correct is None else {"accuracy": self.correct[0] / self.correct[1], **images}
+
+    def summary(self) -> pd.DataFrame:
+        """In per cent, intervals in brackets."""
+        row = self.table().iloc[0]
+        grids = str(row["grids"]) if row["grids"] == row["asked"] else f"{row['grids']} of {row['asked']}"
+        shown = {
+            "model": self.model, "method": self.method, "game": f"{self.setting} {self.side}×{self.side}",
+            "grids": grids, "sees": self.seen, "smooth": str(self.smooth),
+            "score %": _percent(row["score"], row["low"], row["high"]),
+            "floor": f"{100 * row['floor']:.1f}", "ceiling": f"{100 * row['ceiling']:.1f}",
+        }  # fmt: skip
+        if self.top is not None:
+            shown[f"top {self.top:,} %"] = _percent(row["top_score"], row["top_low"], row["top_high"])
+        dropped = "replayed" if self.usable is None else f"{row['dropped']} of {row['images']}"
+        return pd.DataFrame([{**shown, "dropped": dropped}])
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The table, every score, the list of grids (which can be replayed), and the curve over the top pixels."""
+        cells = grid_table(self.side, self.indices, np.array(self.classes)[self.targets])
+        each = {"table": self.table(), "grids": cells.assign(model=self.model)}
+        scores = cells.assign(score=self.scores.ravel())
+        scores.insert(0, "model", self.model)
+        scores.insert(1, "method", self.method)
+        if self.top is None:
+            return {**each, "scores": scores}
+        scores["top_score"] = self.top_scores[:, :, self.top_counts.tolist().index(self.top)].ravel()
+        return {**each, "scores": scores, "top": self.curve()}
+
+    def curve(self) -> pd.DataFrame:
+        """The mean score by how many of the strongest pixels count, with its interval."""
+        mean, low, high = bootstrap_mean(self.top_scores.mean(1))
+        columns = {"pixels": self.top_counts, "score": mean, "low": low, "high": high}
+        return pd.DataFrame({"model": self.model, "method": self.method, **columns})
+
+    def figure(self, ax: "Axes | None" = None) -> "Figure":
+        """A box of the scores."""
+        return _boxes([self], ax)
+
+    def figures(self) -> dict[str, "Figure"]:
+        """The box, example grids with their maps, and the curve over the top pixels."""
+        return _figures([self])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LocalisationComparison(Comparison[LocalisationResult]):
+    """The scores of several models, methods or both."""
+
+    name = "localisation"
+
+    def tests(self) -> pd.DataFrame:
+        """Every two models by the same method, and every two methods of the same model, on the same grids.
+
+        Paired bootstrap over grids, Holm's correction over all of one kind.
+        """
+        kinds = [pd.DataFrame(_tests(self.results, kind)) for kind in ("model", "method")]
+        for table in kinds:
+            if len(table):
+                table["p_holm"] = holm(table["p_value"])
+        return pd.concat(kinds, ignore_index=True) if any(len(table) for table in kinds) else pd.DataFrame()
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The results' tables, and the tests. The list of grids once for each model that had its own."""
+        tables, tests = super().tables(), self.tests()
+        tables["grids"] = self._lists()
+        return tables | ({"tests": tests} if len(tests) else {})
+
+    def _lists(self) -> pd.DataFrame:
+        first = {result.model: result for result in reversed(self.results)}
+        shared = all(_same_grids(self.results[0], result) for result in self.results)
+        lists = [result.tables()["grids"] for result in reversed(first.values())]
+        return lists[0].assign(model="all") if shared else pd.concat(lists, ignore_index=True)
+
+    def figure(self, ax: "Axes | None" = None) -> "Figure":
+        """A box for every model and method."""
+        return _boxes(self.results, ax)
+
+    def figures(self) -> dict[str, "Figure"]:
+        """The boxes, examples, the curve over the top pixels, and over B where the models differ in it."""
+        return _figures(self.results)
+
+
+def compare(results: Sequence[LocalisationResult], *, label: str) -> Result:
+    """One result as it is; several as a comparison, the method in their labels if they differ in it."""
+    if len(results) == 1:
+        return results[0]
+    several = len({result.method for result in results}) > 1
+    named = [replace(one, label=f"{one.model} {one.method}") if several else one for one in results]
+    return LocalisationComparison.of(named, label=label)
+
+
+def _tests(results: Sequence[LocalisationResult], kind: str) -> Iterator[dict[str, object]]:
+    other = "method" if kind == "model" else "model"
+    for a, b in combinations(results, 2):
+        if getattr(a, other) == getattr(b, other) and _same_grids(a, b):
+            difference, low, high, p_value = paired_bootstrap(a.grid_scores, b.grid_scores)
+            names = {"compared": kind, other: getattr(a, other), "a": getattr(a, kind), "b": getattr(b, kind)}
+            yield {**names, "n": len(a.scores), "difference": difference, "low": low, "high": high, "p_value": p_value}
+
+
+def _same_grids(a: LocalisationResult, b: LocalisationResult) -> bool:
+    return a.setting == b.setting and np.array_equal(a.indices, b.indices)
+
+
+def _percent(mean: float, low: float, high: float) -> str:
+    return f"{100 * mean:.1f}" + ("" if np.isnan(low) else f" [{100 * low:.1f}, {100 * high:.1f}]")
+
+
+def _boxes(results: Sequence[LocalisationResult], ax: "Axes | None" = None) -> "Figure":
+    return drawn.boxes([_box(result) for result in results], title=_title(results), ax=ax)
+
+
+def _box(result: LocalisationResult) -> drawn.Box:
+    mean, low, high = (float(part) for part in bootstrap_mean(result.grid_scores))
+    tops = result._top()
+    return drawn.Box(
+        model=result.model, method=result.method, scores=result.scores.ravel(), mean=(mean, low, high),
+        floor=1 / result.side**2, ceiling=float(result.ceiling.mean()), top=tops.get("top_score"),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def _title(results: Sequence[LocalisationResult]) -> str:
+    first, counts = results[0], sorted({len(result.scores) for result in results})
+    game = {"grid": "Grid pointing game", "difull": "DiFull", "dipart": "DiPart"}[first.setting]
+    return f"{game}, {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} grids of {first.side}×{first.side}"
+
+
+def _figures(results: Sequence[LocalisationResult]) -> dict[str, "Figure"]:
+    figures = {"figure": _boxes(results), **_examples(results)}
+    if any(result.top is not None for result in results):
+        curves = [(f"{one.model} {one.method}", one.model, one.curve()) for one in results if one.top is not None]
+        figures["top"] = drawn.curves(curves, floor=1 / results[0].side ** 2, pixels=int(results[0].top_counts[-1]))
+    for method in dict.fromkeys(result.method for result in results):
+        swept = sorted(
+            (one for one in results if one.method == method and one.b is not None), key=lambda one: one.b or 0
+        )
+        if len({one.b for one in swept}) > 1:
+            points = [drawn.Swept(b=one.b or 0, box=_box(one), accuracy=_interval(one)) for one in swept]
+            figures["sweep" if "sweep" not in figures else f"sweep-{method}"] = drawn.sweep(points)
+    return figures
+
+
+def _interval(result: LocalisationResult) -> tuple[float, float, float] | None:
+    if result.correct is None:
+        return None
+    share, low, high = (float(part) for part in wilson(*result.correct))
+    return share, low, high
+
+
+def _examples(results: Sequence[LocalisationResult]) -> dict[str, "Figure"]:
+    """The first grid of every result, six results to a page."""
+    rows = [
+        drawn.Example(
+            text=f"{one.model}\n{one.method}", image=one.images[0], maps=one.maps[0], scores=one.scores[0],
+            names=[one.classes[target] for target in one.targets[0]], side=one.side,
+        )
+        for one in results
+    ]  # fmt: skip
+    pages = [rows[start : start + drawn.ROWS] for start in range(0, len(rows), drawn.ROWS)]
+    return {"examples" + (f"-{i}" if i > 1 else ""): drawn.examples(page) for i, page in enumerate(pages, start=1)}

@@ -1,0 +1,98 @@
+"""The maps of several classes of one image, from one forward pass where the method allows it.
+
+Gradients, input × gradient, integrated gradients and W(x)⊙x share the forward pass among the classes; each class costs
+a backward pass. Other methods get the image once for every class, all in one batch.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.attribution import INTGRAD_STEPS, attribute, pixel_contributions
+from scs_eval.analyses.layer_maps import UnsuitableError
+from scs_eval.analyses.state import device_of, evaluating
+from scs_eval.models.decomposition import decompose
+from scs_eval.models.layers import AddInverse
+
+SHARED = ("grad", "ixg", "intgrad", "wx")  # methods that share a forward pass
+
+
+def pixel_maps(
+    model: nn.Module, images: Tensor, targets: Tensor, *, method: str, seed: int = 0, encoded: bool = False
+) -> Tensor:
+    """Signed attributions, summed over channels (N, K, H, W), of K logits `targets` (N, K) of each image.
+
+    encoded: where a network sees [x, 1−x], gradients are with respect to its six channels, as in the B-cos authors'
+    code, and not to the three of the image. (W(x) always is.)
+    """
+    with evaluating(model), torch.enable_grad():
+        like = next(model.parameters(), images)
+        x, classes = images.detach().to(like.device, like.dtype), targets.long().to(device_of(model))
+        maps = _maps(model, x, classes, method=method, seed=seed, encoded=encoded)
+    if not maps.isfinite().all():
+        raise UnsuitableError(f"{method} gives NaN or infinity on this network")
+    return maps.detach()
+
+
+def _maps(model: nn.Module, images: Tensor, targets: Tensor, *, method: str, seed: int, encoded: bool) -> Tensor:
+    if method == "wx":
+        return pixel_contributions(decompose(model, images, targets)).sum(2)
+    if method in ("grad", "ixg"):
+        gradients, start = class_gradients(model, images, targets, encoded=encoded)
+        return (gradients if method == "grad" else gradients * start[:, None]).sum(2)
+    if method == "intgrad":
+        return _integrated(model, images, targets, encoded=encoded)
+    count = targets.shape[1]
+    repeated = images.repeat_interleave(count, 0)
+    return attribute(model, repeated, targets.flatten(), method=method, seed=seed).sum(1).unflatten(0, (-1, count))
+
+
+def class_gradients(
+    model: nn.Module, images: Tensor, targets: Tensor, *, scale: float = 1.0, encoded: bool = False
+) -> tuple[Tensor, Tensor]:
+    """∂ logit / ∂ x at scale · x of every target, (N, K, C, H, W), and x itself (N, C, H, W)."""
+    with _starting_at_the_encoding(model if encoded else None, scale) as taps:
+        x = (images if encoded and _encodings(model) else images * scale).detach().requires_grad_()
+        logits = model(x)
+        start = taps[0] if taps else x
+        gradients = [
+            torch.autograd.grad(logits.gather(1, each[:, None]).sum(), start, retain_graph=True)[0]
+            for each in targets.unbind(1)
+        ]
+    return torch.stack(gradients, 1), start.detach() / scale
+
+
+def _integrated(model: nn.Module, images: Tensor, targets: Tensor, *, encoded: bool) -> Tensor:
+    """Integrated gradients from black by Gauss and Legendre's rule with as many steps as `intgrad` has."""
+    nodes, weights = np.polynomial.legendre.leggauss(INTGRAD_STEPS)
+    total, start = None, images
+    for node, weight in zip((nodes + 1) / 2, weights / 2, strict=True):
+        gradients, start = class_gradients(model, images, targets, scale=float(node), encoded=encoded)
+        total = float(weight) * gradients if total is None else total + float(weight) * gradients
+    assert total is not None
+    return (total * start[:, None]).sum(2)
+
+
+def _encodings(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if isinstance(module, AddInverse)]
+
+
+@contextmanager
+def _starting_at_the_encoding(model: nn.Module | None, scale: float) -> Iterator[list[Tensor]]:
+    """Cut the graph behind [x, 1−x], scale it there, and hand over what then goes in."""
+    taps: list[Tensor] = []
+
+    def cut(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+        taps.append((output.detach() * scale).requires_grad_())
+        return taps[-1]
+
+    handles = [module.register_forward_hook(cut) for module in (_encodings(model) if model is not None else [])]
+    try:
+        yield taps
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,53 @@
+"""Where is a feature of a layer strongest: in which images, and at which position of each."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.state import device_of
+from scs_eval.models.dynamic_linear import explanation_mode
+from scs_eval.models.layer_output import features, listening
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The T images with the highest activation of each of K features, the highest first."""
+
+    images: Tensor  # (K, T), which of the images
+    places: Tensor  # (K, T), the strongest position in the layer's map, counted row by row
+    shape: torch.Size  # of the layer's output for one image: (C, h, w), (tokens, C) or (C,)
+
+    def positions(self, places: Tensor) -> Tensor:
+        """Row and column (…, 2) in the layer's map; of tokens the number and 0."""
+        width = self.shape[2] if len(self.shape) == 3 else 1
+        return torch.stack([places // width, places % width], -1)
+
+
+def output_channels(model: nn.Module, image: Tensor, *, layer: str) -> int:
+    """How many channels the layer gives for an image (1, 3, H, W)."""
+    return features(_output(model, image, layer)).shape[1]
+
+
+def find_peaks(
+    model: nn.Module, images: Tensor, vectors: Tensor, *, layer: str, top: int, batch_size: int = 50
+) -> Peaks:
+    """The `top` images (n, 3, H, W) in which v·a is largest, for each v of vectors (K, C); one position per image.
+
+    Largest with its sign: an answer to the opposite of a feature is another feature, which -v finds.
+    """
+    strengths, places = [], []
+    for batch in images.split(batch_size):
+        output = _output(model, batch, layer)
+        found = torch.einsum("kc,ncp->nkp", vectors.to(output), features(output)).max(-1)
+        strengths.append(found.values.cpu())
+        places.append(found.indices.cpu())
+    order = torch.cat(strengths).argsort(dim=0, descending=True, stable=True)[:top]
+    return Peaks(order.T, torch.cat(places).gather(0, order).T, output.shape[1:])
+
+
+def _output(model: nn.Module, images: Tensor, layer: str) -> Tensor:
+    """In explanation mode, as it will be explained: the fast path of a sharpened layer does not run its pool."""
+    with torch.no_grad(), explanation_mode(), listening(model, layer) as heard:
+        model(images.to(device_of(model)))
+    return heard.output

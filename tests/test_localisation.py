@@ -1,0 +1,399 @@
+"""The pointing game as a whole: a network that cannot lose, batches, interruptions, results and the command."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import Tensor, nn
+
+from scs_eval.analyses import batching
+from scs_eval.analyses.batching import fitting, footprint, in_halves, is_out_of_memory
+from scs_eval.analyses.game_grids import Grids, choose_grids
+from scs_eval.analyses.localisation import answers, localisation
+from scs_eval.analyses.localisation_result import LocalisationComparison, LocalisationResult, compare
+from scs_eval.analyses.partial import Partial, work_key
+from scs_eval.analyses.pointing import ceiling
+from scs_eval.analyses.result import load_result
+from scs_eval.analyses.statistics import bootstrap_mean, paired_bootstrap
+from scs_eval.cli import localisation as cli
+from scs_eval.data import ImageData, load_data
+from scs_eval.errors import InputError
+from scs_eval.models.registry import create_model
+
+CLASSES = ("red", "green", "blue", "white", "yellow")
+COLOURS = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [1, 1, 0]])
+LABELS = torch.arange(40) % 5
+IMAGES = COLOURS[LABELS][:, :, None, None].expand(40, 3, 8, 8) * torch.linspace(0.9, 1, 40)[:, None, None, None]
+
+
+class Painter(nn.Module):
+    """Logits: how much of an image is of each colour. A pixel of another colour has no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 5, 1)
+        self.passes: list[int] = []
+        self.largest = 10**9
+        self.error: Exception = torch.OutOfMemoryError("no room")
+        weight = torch.tensor([[1.0, -1, -1], [-1, 1, -1], [-1, -1, 1], [1, 1, 1], [1, 1, -3]])
+        self.layer.weight.data = weight[:, :, None, None]
+        self.layer.bias.data = torch.tensor([0.0, 0, 0, -2.5, -1.5])
+
+    def forward(self, images: Tensor) -> Tensor:
+        if len(images) > self.largest:
+            raise self.error
+        self.passes.append(len(images))
+        return self.layer(images).relu().mean((2, 3))
+
+
+def grids(count: int = 5, side: int = 2) -> Grids:
+    return choose_grids([answers(Painter(), IMAGES, classes=5)], LABELS, torch.arange(40), side=side, count=count)
+
+
+def play(model: nn.Module | None = None, **options: object) -> LocalisationResult:
+    given: dict[str, object] = {"classes": CLASSES, "method": "ixg", "label": "m", "smooth": 3, **options}
+    return localisation(model or Painter(), IMAGES, LABELS, grids(), **given)  # type: ignore[arg-type]
+
+
+def test_a_network_that_cannot_lose_scores_the_ceiling() -> None:
+    found = play(correct=(40, 40), top=0.1)
+    assert found.seen == "whole grid"
+    np.testing.assert_allclose(found.scores, np.tile(ceiling(size=8, side=2, smooth=3), (5, 1)), rtol=1e-6)  # fp32 maps
+    np.testing.assert_allclose(play(smooth=1).scores, 1)
+    row = found.table().iloc[0]
+    assert row["score"] == pytest.approx(row["ceiling"])
+    assert row["ceiling"] < 1
+    assert (row["floor"], row["grids"], row["dropped"], row["accuracy"]) == (0.25, 5, 0, 1)
+    assert row["top_pixels"] == 26
+    assert row["top_score"] == pytest.approx(1)  # its strongest pixels are not at the edges
+
+
+def test_a_map_of_nothing_but_the_image_scores_chance() -> None:
+    """Every class of this network is the mean of all pixels, wherever they are."""
+    model = nn.Sequential(nn.Conv2d(3, 5, 1, bias=False), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    nn.init.ones_(model[0].weight)
+    np.testing.assert_allclose(play(model, method="grad", smooth=1).scores, 0.25)
+
+
+def test_windows_where_the_head_is_flat() -> None:
+    torch.manual_seed(0)
+    flat = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.Flatten(), nn.Linear(256, 5))
+    found = play(flat, method="grad")
+    assert found.seen == "windows of 8, stride 4"
+    assert found.table()["seen"].item() == "windows of 8, stride 4"
+    assert play(flat, method="grad", stride=8).seen == "windows of 8, stride 8"
+    assert play(look="windows").seen == "windows of 8, stride 4"
+    np.testing.assert_allclose(play(look="windows", smooth=1).scores, 1)
+    with pytest.raises(InputError, match="cannot take a grid of 16×16"):
+        play(flat, look="whole")
+
+
+@pytest.mark.parametrize(("setting", "seen"), [("difull", "cell by cell"), ("dipart", "whole grid")])
+def test_disconnected_cells(setting: str, seen: str) -> None:
+    found = play(create_model("resnet20_conv", num_classes=5).eval(), method="grad", setting=setting, smooth=None)
+    assert (found.seen, found.smooth) == (seen, 1)
+    if setting == "difull":
+        np.testing.assert_array_equal(found.scores, 1)
+    else:
+        assert 0.25 < found.scores.mean() < 1
+
+
+@pytest.mark.parametrize(("method", "smooth"), [("ixg", 3), ("gradcam", 1)])
+def test_coarse_maps_are_not_smoothed(method: str, smooth: int) -> None:
+    images = IMAGES.repeat_interleave(4, 2).repeat_interleave(4, 3)
+    model = create_model("resnet20_conv", num_classes=5).eval()
+    found = localisation(model, images, LABELS, grids(1), classes=CLASSES, method=method)
+    assert found.smooth == smooth
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "wxx"}, "unknown method"),
+        ({"setting": "diFull"}, "expected a setting of grid"),
+        ({"protocol": "bcos"}, "expected a protocol of paper"),
+        ({"look": "all"}, "expected a look of auto"),
+        ({"smooth": 2}, "odd kernel"),
+        ({"top": 0}, "share below 1"),
+        ({"top": 2.5}, "share below 1"),
+        ({"top": 257}, "at most 256 pixels"),
+        ({"indices": torch.arange(40) + 100}, "replay the grids on the images"),
+    ],
+)
+def test_bad_requests(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        play(**options)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("no"), RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried …")],
+)
+def test_half_as_many_when_memory_runs_out(error: Exception) -> None:
+    model, wanted = Painter(), play()
+    model.largest, model.error = 1, error
+    found = play(model, batch_size=4)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+    np.testing.assert_array_equal(found.maps, wanted.maps)
+    model.largest = 2
+    model.passes.clear()
+    play(model, batch_size=5)
+    assert model.passes[-3:] == [2, 2, 1]  # 5 fails, then 2 at once
+
+
+def test_no_room_for_one_or_another_error() -> None:
+    model = Painter()
+    model.largest, model.error = 0, RuntimeError("not enough memory")
+    with pytest.raises(RuntimeError, match="not enough memory"):
+        list(in_halves(3, 2, lambda part: model(IMAGES[part])))
+    model.error = RuntimeError("something else")
+    with pytest.raises(RuntimeError, match="something else"):
+        list(in_halves(3, 2, lambda part: model(IMAGES[part])))
+    assert model.passes == []
+
+
+def test_what_counts_as_out_of_memory() -> None:
+    hidden = InputError("the model cannot take images")
+    hidden.__cause__ = RuntimeError("MPS backend out of memory")
+    assert is_out_of_memory(hidden)
+    assert is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(ValueError("not enough memory"))
+    assert not is_out_of_memory(None)
+
+
+def test_batches_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution without bias keeps its input and its kernel, the ReLU its output."""
+    model = nn.Sequential(nn.Conv2d(3, 5, 1, bias=False), nn.ReLU())
+    one = torch.rand(1, 3, 10, 10)
+    assert footprint(model, one) == 4 * (300 + 15 + 500)
+    for free, count in ((1e12, batching.MOST), (8 * footprint(model, one) * 3.5, 3), (0, 1)):
+        monkeypatch.setattr(batching, "free_memory", lambda _, free=free: free)
+        assert fitting(model, one) == count
+
+
+def test_free_memory_is_known() -> None:
+    assert 2**20 < batching.free_memory(torch.device("cpu")) < 2**50
+
+
+def interrupted(path: Path, model: Painter, grids_done: int) -> None:
+    """Play until so many grids are done, then be interrupted."""
+    done = 0
+
+    def stop(count: int) -> None:
+        nonlocal done
+        done += count
+        if done >= grids_done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(model, partial=str(path), batch_size=1, progress=stop, top=3)
+
+
+def test_interrupted_games_go_on(tmp_path: Path) -> None:
+    path, wanted = tmp_path / "new" / "partial.npz", play(top=3)
+    interrupted(path, Painter(), 2)
+    model, steps = Painter(), []
+    found = play(model, partial=str(path), batch_size=1, progress=steps.append, top=3)
+    assert steps == [2, 1, 1, 1]
+    np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-12)
+    np.testing.assert_allclose(found.top_scores, wanted.top_scores, rtol=1e-12)
+    np.testing.assert_allclose(found.maps, wanted.maps, rtol=1e-6)
+    assert play(partial=str(path), top=3, progress=steps.append).scores.shape == (5, 4)
+    assert steps[-1] == 5  # all were there
+
+
+@pytest.mark.parametrize("change", ["weights", "method", "damage", "pickle"])
+def test_other_work_does_not_go_on(tmp_path: Path, change: str) -> None:
+    path, model, options, steps = tmp_path / "partial.npz", Painter(), {"top": 3}, []
+    interrupted(path, Painter(), 2)
+    if change == "weights":
+        model.layer.weight.data *= 2
+    elif change == "method":
+        options["method"] = "grad"  # type: ignore[assignment]
+    elif change == "damage":
+        path.write_bytes(path.read_bytes()[:-50])
+    else:
+        np.savez(path, key=np.array([print], dtype=object))
+    found = play(model, partial=str(path), progress=steps.append, **options)
+    assert steps[0] == 0
+    assert found.scores.shape == (5, 4)
+
+
+def test_keys_of_work() -> None:
+    model = Painter()
+    key = work_key(model, IMAGES, {"a": 1})
+    assert key == work_key(model, IMAGES.clone(), {"a": 1})
+    assert len({key, work_key(model, IMAGES, {"a": 2}), work_key(model, IMAGES.flip(0), {"a": 1})}) == 3
+
+
+def test_a_partial_file_is_replaced_whole(tmp_path: Path) -> None:
+    store = Partial(tmp_path / "p.npz", "k")
+    store.save({"scores": np.ones(3)})
+    store.save({"scores": np.ones(4)})
+    assert len(store.load()["scores"]) == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["p.npz"]
+
+
+def scored(model: str, method: str, shift: float, **changes: object) -> LocalisationResult:
+    """A result whose scores are made up."""
+    noise = np.random.default_rng(3).uniform(0, 0.2, (5, 4))
+    return replace(play(top=3), label=model, model=model, method=method, scores=noise + shift, **changes)  # type: ignore[arg-type]
+
+
+def test_intervals_are_over_grids() -> None:
+    found = scored("m", "wx", 0.3)
+    row = found.table().iloc[0]
+    mean, low, high = bootstrap_mean(found.scores.mean(1))
+    assert (row["score"], row["low"], row["high"]) == pytest.approx((float(mean), float(low), float(high)))
+    assert row["median"] == pytest.approx(np.median(found.scores))
+    cells = found.tables()["scores"]
+    assert cells["score"].to_numpy() == pytest.approx(found.scores.ravel())
+    assert cells["class"].iloc[5] == CLASSES[found.targets[1, 1]]
+    assert tuple(cells.loc[6, ["grid", "row", "column"]]) == (1, 1, 0)
+
+
+def test_models_and_methods_are_compared_on_the_same_grids() -> None:
+    rng = np.random.default_rng(0)
+    results = [scored("a", "wx", 0.5), scored("b", "wx", 0.2), scored("a", "grad", 0.1)]
+    results[1] = replace(results[1], scores=results[1].scores + rng.uniform(0, 0.05, (5, 4)))
+    both = compare(results, label="all")
+    assert isinstance(both, LocalisationComparison)
+    tests = both.tests()
+    assert tests[["compared", "a", "b"]].to_numpy().tolist() == [["model", "a", "b"], ["method", "wx", "grad"]]
+    wanted = paired_bootstrap(results[0].scores.mean(1), results[1].scores.mean(1))
+    assert tests.loc[0, ["difference", "low", "high"]].tolist() == pytest.approx(wanted[:3])
+    assert set(both.tables()["grids"]["model"]) == {"all"}
+    apart = compare([results[0], replace(results[1], indices=results[1].indices + 1)], label="x")
+    assert isinstance(apart, LocalisationComparison)
+    assert not len(apart.tests())
+    assert set(apart.tables()["grids"]["model"]) == {"a", "b"}
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    both = compare([scored("a", "wx", 0.5), scored("b", "wx", 0.2, usable=None)], label="both")
+    both.save(tmp_path)
+    again = load_result(tmp_path)
+    assert isinstance(again, LocalisationComparison)
+    pd.testing.assert_frame_equal(again.table(), both.table())
+    assert again.summary()["dropped"].tolist() == ["0 of 40", "replayed"]
+
+
+def texts(figure: object) -> str:
+    return " ".join(text.get_text() for ax in figure.axes for text in ax.texts)  # type: ignore[attr-defined]
+
+
+def test_figures() -> None:
+    both = compare([scored("a", "wx", 0.5), scored("b", "wx", 0.2), scored("a", "grad", 0.1)], label="all")
+    figures = both.figures()
+    assert list(figures) == ["figure", "examples", "top"]
+    for words in ("chance 25.0", f"ceiling {100 * play().ceiling.mean():.1f}"):
+        assert words in texts(figures["figure"])
+    assert "chance 25.0" in texts(figures["top"])
+    assert "a\nwx" in texts(figures["examples"])
+    many = compare([scored(f"m{i}", "wx", 0.1) for i in range(7)], label="many")
+    assert "examples-2" in many.figures()
+
+
+def test_sweep_over_b() -> None:
+    """Untrained stand-ins: what is checked is the figure of accuracy and localisation against B."""
+    swept = [
+        scored(name, "wx", shift, correct=(right, 40))
+        for name, shift, right in (("bcos_cnn9_b=2.5", 0.7, 35), ("bcos_cnn9", 0.5, 37), ("bcos_cnn9_b=1", 0.1, 38))
+    ]
+    figure = compare(swept, label="sweep").figures()["sweep"]
+    above, below = figure.axes
+    assert sorted(float(line.get_xdata()[0]) for line in above.lines if line.get_marker() == "x") == [1, 2, 2.5]
+    assert below.get_xticks().tolist() == [1, 2, 2.5]
+    assert "sweep" not in compare(swept[:2][::2], label="one").figures()
+
+
+@pytest.fixture
+def few_images(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ImageData:
+    data = load_data("sample", n=60)
+    read = cli.load_images
+    few = lambda source, **options: data if source == "sample" else read(source, **options)  # noqa: E731
+    monkeypatch.setattr(cli, "load_images", few)
+    monkeypatch.chdir(tmp_path)
+    return data
+
+
+def run(*arguments: str, models: tuple[str, ...] = ("rohrer100k_scs",)) -> tuple[str, Exception | None]:
+    asked = [part for model in models for part in ("--model", model)]
+    found = CliRunner().invoke(cli.command, [*asked, "--grid", "2", *arguments])
+    assert found.exception is None or isinstance(found.exception, InputError | SystemExit), found.exception
+    return found.output, found.exception  # type: ignore[return-value]
+
+
+def test_command_writes_and_replays(few_images: ImageData) -> None:
+    models = ("rohrer100k_scs", "rohrer100k_conv")
+    output, error = run("-n", "2", "--method", "wx", "--method", "guided-backprop", "--top", "0.025", models=models)
+    assert error is None
+    folder = Path("results/localisation/rohrer100k_scs+rohrer100k_conv")
+    assert output.splitlines()[-1] == str(folder)
+    assert "Left out: rohrer100k_scs, guided-backprop" in output
+    assert "windows of 32, stride 16" in output
+    assert {"figure.pdf", "examples.png", "top.png", "grids.csv", "scores.csv", "tests.csv"} <= {
+        path.name for path in folder.iterdir()
+    }
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]  # nothing unfinished is left
+    listed = pd.read_csv(folder / "grids.csv")
+    assert set(listed["index"]) <= set(few_images.indices.tolist())
+    assert json.loads((folder / "run.json").read_text())["settings"]["smooth"] == 3
+    _, error = run("--grids", str(folder / "grids.csv"), "--out", "again")
+    assert error is None
+    first, again = (pd.read_csv(path / "scores.csv") for path in (folder, Path("again")))
+    mine = first[(first["model"] == "rohrer100k_scs") & (first["method"] == "wx")].reset_index(drop=True)
+    np.testing.assert_allclose(again["score"], mine["score"], rtol=1e-5)
+
+
+def test_command_says_when_images_run_out(few_images: ImageData) -> None:
+    output, error = run("--method", "grad", "--protocol", "bcos-v2")
+    assert error is None
+    assert "of 500 grids of rohrer100k_scs: the images ran out" in output
+    table = pd.read_csv("results/localisation/rohrer100k_scs/table.csv")
+    assert table["grids"].item() < table["asked"].item() == 500
+    assert table["dropped"].item() == 60 - round(60 * table["accuracy"].item())
+
+
+def test_interrupted_commands_keep_what_they_have(few_images: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watcher:
+        def __enter__(self) -> object:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def __call__(self, count: int) -> None:
+            if count:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "progress", lambda _: Watcher())
+    CliRunner().invoke(cli.command, ["--model", "rohrer100k_scs", "--grid", "2", "-n", "3", "--batch-size", "1"])
+    kept = Path("results/localisation/.rohrer100k_scs.partial/rohrer100k_scs+wx.npz")
+    with np.load(kept, allow_pickle=False) as arrays:
+        assert arrays["scores"].shape == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--method", "wxx"), "unknown method"),
+        (("--smooth", "2"), "odd kernel"),
+        (("--batch-size", "0"), "--batch-size as auto"),
+        (("-n", "0"), "at least 1 grid"),
+        (("--look", "whole"), "let it look at windows"),
+        (("--grids", "nothing.csv"), "expected a list of grids"),
+        (("--method", "guided-backprop"), "needs ReLU modules"),
+        (("--data", "no/such/folder"), "no/such/folder"),
+    ],
+)
+def test_bad_commands_leave_nothing(few_images: ImageData, arguments: tuple[str, ...], message: str) -> None:
+    _, error = run(*arguments)
+    assert isinstance(error, InputError)
+    assert message in str(error)
+    assert not Path("results/localisation/rohrer100k_scs").exists()
