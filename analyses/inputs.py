@@ -44,3 +44,15 @@ def logits_of(model: nn.Module, images: Tensor, *, classes: int) -> Tensor:
     if not logits.isfinite().all():
         raise InputError("expected finite logits, got NaN or infinity; the model may not have been trained to the end")
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
+def count_logits(model: nn.Module, images: Tensor) -> int:
+    """How many classes the model has, by asking it."""
+    try:
+        with torch.no_grad():
+            logits = model(images.to(device_of(model)))
+    except RuntimeError as error:
+        raise InputError(f"the model cannot take images of {'×'.join(map(str, images.shape[1:]))}: {error}") from error
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
+        raise InputError("expected a model that gives at least two logits for each image, (n, classes)")
+    return logits.shape[1]

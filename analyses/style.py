@@ -155,13 +155,14 @@ def explain_dashes(ax: "Axes", dashes: Mapping[str, str]) -> None:
     ax.legend(handles=handles, loc="best")
 
 
-def label_ends(ax: "Axes", ends: Sequence[End], *, size: float = 7) -> None:
+def label_ends(ax: "Axes", ends: Sequence[End], *, size: float = 7, settled: bool = False) -> None:
     """Write each curve's name beside its end, moved up or down where names would collide.
 
-    Call it when the axes have their final limits. A thin line leads from a
-    name that had to move back to its curve.
+    Call it when the axes have their final limits; with many axes, settle the layout once for all of them. A thin line
+    leads from a name that had to move back to its curve.
     """
-    figure_of(ax).draw_without_rendering()  # settles the layout, and so the height of the axes
+    if not settled:
+        figure_of(ax).draw_without_rendering()  # settles the layout, and so the height of the axes
     low, high = ax.get_ylim()
     inches = ax.get_position().height * figure_of(ax).get_figheight()
     gap = (high - low) * size * 1.15 / 72 / inches

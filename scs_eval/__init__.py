@@ -11,12 +11,18 @@ if TYPE_CHECKING:
     from scs_eval.analyses.attribution import attribute as attribute
     from scs_eval.analyses.contributions import contributions as contributions
     from scs_eval.analyses.dynamics import dynamics as dynamics
+    from scs_eval.analyses.faithfulness import faithfulness as faithfulness
+    from scs_eval.analyses.localisation import localisation as localisation
+    from scs_eval.analyses.neurons import neurons as neurons
+    from scs_eval.analyses.pgd import pgd as pgd
     from scs_eval.analyses.result import load_result as load_result
     from scs_eval.analyses.saliency import saliency as saliency
+    from scs_eval.analyses.scorecard import scorecard as scorecard
     from scs_eval.data import ImageData as ImageData
     from scs_eval.data import load_data as load_data
     from scs_eval.errors import InputError as InputError
     from scs_eval.models.checkpoints import load_model as load_model
+    from scs_eval.models.convert import convert as convert
     from scs_eval.models.dynamic_linear import explanation_mode as explanation_mode
     from scs_eval.models.registry import create_model as create_model
     from scs_eval.models.registry import list_models as list_models
@@ -29,14 +35,20 @@ _HOME = {
     "accuracy": "scs_eval.analyses.accuracy",
     "attribute": "scs_eval.analyses.attribution",
     "contributions": "scs_eval.analyses.contributions",
+    "convert": "scs_eval.models.convert",
     "create_model": "scs_eval.models.registry",
     "dynamics": "scs_eval.analyses.dynamics",
     "explanation_mode": "scs_eval.models.dynamic_linear",
+    "faithfulness": "scs_eval.analyses.faithfulness",
     "list_models": "scs_eval.models.registry",
     "load_data": "scs_eval.data",
     "load_model": "scs_eval.models.checkpoints",
     "load_result": "scs_eval.analyses.result",
+    "localisation": "scs_eval.analyses.localisation",
+    "neurons": "scs_eval.analyses.neurons",
+    "pgd": "scs_eval.analyses.pgd",
     "saliency": "scs_eval.analyses.saliency",
+    "scorecard": "scs_eval.analyses.scorecard",
 }
 
 __all__ = [*_HOME, "__version__"]

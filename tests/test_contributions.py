@@ -72,6 +72,20 @@ def test_a_batch_is_the_same_as_one_image_at_a_time(channels: int) -> None:
         assert torch.allclose(batch.bias[i], one.bias[0], rtol=1e-12)
 
 
+def test_a_batch_is_exactly_the_same_as_one_image_at_a_time() -> None:
+    """Small whole numbers have no rounding, so the order in which a convolution adds makes no difference."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 4)).double().eval()
+    for parameter in model.parameters():
+        parameter.data = torch.randint(-2, 3, parameter.shape).double()
+    images = (4 * pictures()).round().double() / 4
+    batch, ones = (contributions(model, images, batch_size=size) for size in (5, 1))
+    for key, values in batch.arrays().items():
+        assert np.array_equal(values, ones.arrays()[key]), key
+    assert not batch.residual.any()
+    assert batch.bias.any()
+
+
 def test_a_mixture_of_logits_mixes_the_rows() -> None:
     model, images = small().double(), pictures(2).double()
     rows = decompose(model, images, torch.tensor([[0, 1, 2, 3]] * 2))

@@ -16,6 +16,15 @@ ALLOWED = {
 SHARED_ANALYSES = {"result", "attribution", "statistics", "style", "state", "inputs", "run_files"}
 SHARED_ANALYSES |= {"layer_maps", "perturbation", "reductions", "map_metrics", "map_grid", "twins"}
 SHARED_ANALYSES |= {"rollout", "colour", "grid", "bias_audit"}
+SHARED_ANALYSES |= {"control_maps", "pixel_curves", "randomisation", "infidelity", "map_similarity"}
+SHARED_ANALYSES |= {"faithfulness_outcome", "faithfulness_figure", "cascade_figure", "score_table"}
+SHARED_ANALYSES |= {"completeness", "contribution_figures", "contributions_result", "saliency_figure", "saliency_result"}
+SHARED_ANALYSES |= {"directions", "peaks", "neurons_result", "neuron_figure"}
+SHARED_ANALYSES |= {"pointing", "game_grids", "windows", "many_classes", "disconnected", "batching", "partial"}
+SHARED_ANALYSES |= {"localisation_result", "localisation_figure"}
+SHARED_ANALYSES |= {"attacks", "sweep"}
+SHARED_ANALYSES |= {"diagnosis", "scorecard", "scorecard_figure", "robustness", "robustness_figures"}
+SHARED_ANALYSES |= {"answers", "eight_bits", "attacked_pictures"}
 
 
 def imports(path: Path) -> set[str]:

@@ -1,8 +1,8 @@
-"""`scs-eval contributions`: what each pixel adds to the logit, and how complete that is."""
+"""`scs-eval contributions`: what each pixel adds to a logit or a neuron, and how complete that is."""
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from scs_eval.analyses.contributions import ContributionsResult
+    from scs_eval.analyses.neurons import NeuronsResult
     from scs_eval.data import ImageData
 
-DEFAULT_N = 6
+DEFAULT_N, SEARCHED = 6, 500  # images to explain; among which those are looked for that activate a neuron most
+DIRECTIONS = 3
 
 
 @click.command()
@@ -30,9 +32,15 @@ DEFAULT_N = 6
     "--style", type=click.Choice(["paper", "bcos-v2"]), default="paper", show_default=True,
     help="How W(x) of a six-channel network becomes colours: as the paper says, or as the package bcos draws it.",
 )  # fmt: skip
-@click.option("--audit", is_flag=True, help="Also which layers put bias in, and how much: table and figure.")
+@click.option("--audit", is_flag=True, help="Also which layers put bias in, and how much; try -n 100.")
 @click.option("--delta", is_flag=True, help="Also the two most likely classes and the difference of their maps.")
 @click.option("--mean-corrected", is_flag=True, help="Also the maps without what all classes share.")
+@click.option("--layer", metavar="NAME", help="Explain this layer of the network instead of its logits.")
+@click.option("--neuron", "neurons", type=int, multiple=True, metavar="K", help="A channel of --layer; repeatable.")
+@click.option(
+    "--directions", type=int, metavar="K",
+    help="The K feature directions of --layer that contribute most.  [default: 3 if no neuron is named]",
+)  # fmt: skip
 @data_options
 @output_options
 def command(
@@ -44,6 +52,9 @@ def command(
     audit: bool,
     delta: bool,
     mean_corrected: bool,
+    layer: str | None,
+    neurons: tuple[int, ...],
+    directions: int | None,
     data: str,
     data_dir: str | None,
     n: int | None,
@@ -57,26 +68,48 @@ def command(
     A map is shown with what it leaves out: the share of the layers' biases and the residual. Networks that encode
     [x, 1-x] also get W(x) as colours. The figure has the first six images, the table all.
 
+    With --layer, the activations inside the network are explained in the same way: of neurons, or of the feature
+    directions that contribute most to the class (of each image, --target). Each is shown with those of the -n images
+    that activate it most, at their strongest position. A layer that runs several times in a pass is taken at its last.
+
     \b
     Examples:
       scs-eval contributions --model rohrer100k_scs
       scs-eval contributions --model rohrer100k_scs --class cat --target dog -n 4
       scs-eval contributions --model 'rohrer100k*' --audit --delta
+      scs-eval contributions --model rohrer100k_scs --layer stages.1 --neuron 3 --neuron 5
+      scs-eval contributions --model rohrer100k_scs --layer stages.2 --directions 5 --target dog
     """
+    extras = [name for name, on in (("audit", audit), ("delta", delta), ("mean-corrected", mean_corrected)) if on]
+    check_layer_options(layer, neurons, directions, extras)
     wanted = parse_indices(indices)
     names = choose_models(models)
-    out = choose_out(out, analysis="contributions", names=models)
+    out = choose_out(out, analysis="neurons" if layer else "contributions", names=models)
     device = choose_device(device)
     networks = load_all(names)  # all of them first: a misspelt name should not cost the work before it
-    extras = [name for name, on in (("audit", audit), ("delta", delta), ("mean-corrected", mean_corrected)) if on]
+    usual = SEARCHED if layer else DEFAULT_N
+    count = directions if directions is not None else 0 if neurons else DIRECTIONS
 
     @cache
     def images(size: int | None) -> "ImageData":
-        count = None if class_ is not None or wanted is not None else DEFAULT_N if n is None else n
-        found = load_images(data, data_dir=data_dir, n=count, seed=seed, skip_bad=skip_bad, size=size)
-        return found if count is not None else choose_images(found, class_=class_, indices=wanted, n=n, seed=seed)
+        options: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "skip_bad": skip_bad, "size": size}
+        if class_ is None and wanted is None:
+            return load_some(data, n=n, usual=usual, **options)
+        everything = load_images(data, n=None, **options)
+        return choose_images(everything, class_=class_, indices=wanted, n=n, usual=usual, seed=seed)
 
-    def run(name: str) -> "ContributionsResult":
+    def explain_layer(name: str) -> "NeuronsResult":
+        from scs_eval.analyses.neurons import neurons as explain
+
+        found = images(input_size_of(name))
+        result = explain(
+            networks[name].to(device), found.images, targets_of(found, target), layer=str(layer), channels=neurons,
+            directions=count, labels=found.labels, classes=found.classes, indices=found.indices, label=name,
+            picture=style,
+        )  # fmt: skip
+        return result.with_settings({**data_settings(found, seed=seed), "target": target, "style": style})
+
+    def explain_logits(name: str) -> "ContributionsResult":
         from scs_eval.analyses.contributions import contributions
 
         found = images(input_size_of(name))
@@ -86,9 +119,18 @@ def command(
         )  # fmt: skip
         return result.with_settings({**data_settings(found, seed=seed), "target": target, "style": style})
 
-    results = [run(name) for name in names]
+    if layer is not None:
+        from scs_eval.analyses.neurons import NeuronsComparison
+
+        explained = [explain_layer(name) for name in names]
+        finish(explained[0] if len(explained) == 1 else NeuronsComparison.of(explained, label=out.name), out)
+        for each in explained:
+            warn_if_incomplete(each)
+            warn_if_fewer(each, wanted=count)
+        return
     from scs_eval.analyses.contributions import ContributionsComparison
 
+    results = [explain_logits(name) for name in names]
     finish(results[0] if len(results) == 1 else ContributionsComparison.of(results, label=out.name), out)
     for result in results:
         warn_if_incomplete(result)
@@ -96,13 +138,35 @@ def command(
 
 for _option in command.params:
     if _option.name == "n" and isinstance(_option, click.Option):
-        _option.help = f"Take this many images, evenly over the classes.  [default: {DEFAULT_N}]"
+        _option.help = (
+            f"Take this many images, evenly over the classes.  [default: {DEFAULT_N}; with --layer {SEARCHED}]"
+        )
+
+
+def check_layer_options(layer: str | None, neurons: tuple[int, ...], directions: int | None, extras: list[str]) -> None:
+    """Raise unless the options about a layer go together."""
+    if layer is None and (neurons or directions is not None):
+        raise InputError(f"{'--neuron' if neurons else '--directions'} needs --layer, the layer that it is about")
+    if layer is not None and extras:
+        raise InputError(f"--{extras[0]} is about logits; leave it or --layer out")
+    if directions is not None and directions < 1:
+        raise InputError(f"expected --directions of at least 1, got {directions}")
+
+
+def load_some(source: str, *, n: int | None, usual: int, **options: Any) -> "ImageData":
+    """n images, or as many as usual; without n all of a source that has fewer."""
+    try:
+        return load_images(source, n=n or usual, **options)
+    except InputError:
+        if n is not None:
+            raise
+        return load_images(source, n=None, **options)
 
 
 def choose_images(
-    data: "ImageData", *, class_: str | None, indices: list[int] | None, n: int | None, seed: int
+    data: "ImageData", *, class_: str | None, indices: list[int] | None, n: int | None, usual: int, seed: int
 ) -> "ImageData":
-    """The images with these indices in this order, or n of the class by `seed` (at most six unless n says)."""
+    """The images with these indices in this order, or n of the class by `seed` (at most as many as usual)."""
     import torch
 
     from scs_eval.analyses.saliency import class_position
@@ -113,7 +177,7 @@ def choose_images(
     if not len(data):
         raise InputError(f"no image of the class {class_!r} in {data.source}")
     if indices is None:
-        count = min(DEFAULT_N, len(data)) if n is None else n
+        count = min(usual, len(data)) if n is None else n
         return data.subset(torch.from_numpy(choose(data.labels.numpy(), n=count, seed=seed)))
     places = {int(index): place for place, index in enumerate(data.indices)}
     if missing := [index for index in indices if index not in places]:
@@ -134,12 +198,24 @@ def targets_of(data: "ImageData", target: str) -> "Tensor | None":
     return data.labels if target == "label" else torch.full_like(data.labels, class_position(target, data.classes))
 
 
-def warn_if_incomplete(result: "ContributionsResult") -> None:
-    """One line on stderr if maps leave out more than a thousandth of their logit."""
+def warn_if_incomplete(result: "ContributionsResult | NeuronsResult") -> None:
+    """One line on stderr if maps leave out more than a thousandth of their logit or activation."""
     if missing := int((~result.complete).sum()):
-        worst = result.table()["relative_residual"].max()
+        table = result.table()
+        worst = table["relative_residual"].max()
         click.echo(
-            f"Warning: {missing} of {len(result.complete)} maps of {result.label} leave more than 0.1 % of the logit "
-            f"unexplained (up to {100 * worst:.2g} %); they are marked INCOMPLETE",
+            f"Warning: {missing} of {result.complete.size} maps of {result.label} leave more than 0.1 % of the "
+            f"{'logit' if 'logit' in table else 'activation'} unexplained (up to {100 * worst:.2g} %); "
+            "they are marked INCOMPLETE",
+            err=True,
+        )
+
+
+def warn_if_fewer(result: "NeuronsResult", *, wanted: int) -> None:
+    """One line on stderr if a layer does not have as many different directions as were asked for."""
+    if (found := int((result.sources >= 0).sum())) < wanted:
+        click.echo(
+            f"Note: {result.layer} of {result.label} has only {found} directions that differ (cosine below 0.8) among "
+            "those that contribute most",
             err=True,
         )

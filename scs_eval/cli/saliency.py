@@ -59,7 +59,8 @@ def command(
     The figure has a row for each image and a column for each model and method. The table has means over n images with
     95 % intervals; with a network's convolution twin among the models, a paired test says whether its maps are sparser.
 
-    Methods: grad, ixg, intgrad, smoothgrad, guided-backprop, deeplift, gradcam, lime, occlusion, rise, normgrad, wx.
+    Methods: grad, ixg, intgrad, smoothgrad, guided-backprop, deeplift, gradcam, lime, occlusion, rise, normgrad, wx,
+    and rollout for ViTs.
     One that cannot serve a model is left out with a word why.
 
     \b

@@ -1,0 +1,28 @@
+"""Maps that know nothing of the model: what a method must do better than, and what one that fails looks like."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+CONTROLS = ("random", "edges")
+
+
+def control_map(name: str, images: Tensor, *, seed: int) -> Tensor:
+    """The control of that name as attributions (N, 3, H, W), every channel the same."""
+    pixels = random_map(images, seed=seed) if name == "random" else edge_map(images)
+    return pixels.to(images)[:, None].expand(-1, images.shape[1], -1, -1)
+
+
+def random_map(images: Tensor, *, seed: int) -> Tensor:
+    """(N, H, W) standard normal noise: pixels in an order that means nothing."""
+    shape = (len(images), *images.shape[2:])
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def edge_map(images: Tensor) -> Tensor:
+    """(N, H, W) ≥ 0, the Sobel gradient of the grey image: it looks like an explanation and is none."""
+    from skimage.color import rgb2gray
+    from skimage.filters import sobel
+
+    pictures = images.detach().cpu().double().permute(0, 2, 3, 1).numpy()
+    return torch.from_numpy(np.stack([sobel(rgb2gray(picture)) for picture in pictures]))

@@ -1,0 +1,91 @@
+"""Insertion and deletion: what becomes of a class as pixels come or go in the order of a map (Petsiuk et al. 2018).
+
+Deletion starts from the image and replaces the most important pixels first; insertion starts from the baseline and
+puts them in first. A map that names the right pixels has a deletion curve that falls early (small area) and an
+insertion curve that rises early (large area). The curve is the softmax probability of the class, as in the paper: it
+stays in [0, 1], so that areas compare between networks whose logits have other scales.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scs_eval.errors import InputError
+
+PASSES_AT_ONCE = 500
+BLUR = 1 / 8  # standard deviation of the blurred baseline, as a share of the image's shorter side
+
+
+class Rule(NamedTuple):
+    """How a value per pixel comes from the channels, and how a caption says it."""
+
+    function: Callable[[Tensor], Tensor]
+    words: str
+
+
+ORDERS = {
+    "signed": Rule(lambda maps: maps.sum(1), "sum over the channels, most positive first"),
+    "magnitude": Rule(lambda maps: maps.abs().amax(1), "largest |value| of the channels first"),
+}
+BASELINES = {"black": "black", "mean": "the image's mean colour", "blur": "the blurred image"}
+
+
+class Curves(NamedTuple):
+    """Probability of the class (N, steps + 1) as ever more pixels are replaced, or put in."""
+
+    deletion: Tensor
+    insertion: Tensor
+
+
+def baseline_of(images: Tensor, name: str) -> Tensor:
+    """What stands in for a pixel that is not there, (N, 3, H, W)."""
+    if name == "black":
+        return torch.zeros_like(images)
+    if name == "mean":
+        return images.mean((2, 3), keepdim=True).expand_as(images)
+    from torchvision.transforms.functional import gaussian_blur
+
+    sigma = BLUR * min(images.shape[2:])
+    return gaussian_blur(images, [2 * round(3 * sigma) + 1] * 2, [sigma, sigma])
+
+
+def ranks_of(values: Tensor, *, seed: int) -> Tensor:
+    """(N, H, W) the place of every pixel, 0 for the largest value; ties are settled by lot, not by where a pixel is."""
+    flat = values.detach().cpu().double().flatten(1)
+    lot = torch.randperm(flat.shape[1], generator=torch.Generator().manual_seed(seed))
+    order = lot[flat[:, lot].argsort(dim=1, descending=True, stable=True)]
+    return torch.argsort(order, dim=1).view(values.shape)
+
+
+def counts_of(pixels: int, steps: int) -> Tensor:
+    """(steps + 1,) how many pixels are gone at each step: 0 … all, as evenly as whole pixels allow."""
+    if not 1 <= steps <= pixels:
+        raise InputError(f"expected from 1 to {pixels} steps (an image has {pixels} pixels), got {steps}")
+    return (torch.arange(steps + 1, dtype=torch.float64) * pixels / steps).round().long()
+
+
+@torch.no_grad()
+def pixel_curves(
+    model: nn.Module, images: Tensor, targets: Tensor, ranks: Tensor, *, baseline: Tensor, counts: Tensor
+) -> Curves:
+    """Both curves of each image; versions of all images share the forward passes, `PASSES_AT_ONCE` in each."""
+    found = []
+    ranks, counts = ranks.to(images.device), counts.to(images.device)
+    for start, end in ((images, baseline), (baseline, images)):
+        parts = []
+        for place in torch.arange(len(images) * len(counts), device=images.device).split(PASSES_AT_ONCE):
+            one, step = place // len(counts), place % len(counts)
+            gone = ranks[one] < counts[step][:, None, None]
+            logits = model(torch.where(gone[:, None], end[one], start[one])).cpu().double()
+            parts.append(logits.softmax(1).gather(1, targets[one].cpu()[:, None]))
+        found.append(torch.cat(parts).view(len(images), len(counts)))
+    return Curves(*found)
+
+
+def area(curves: np.ndarray, fractions: np.ndarray) -> np.ndarray:
+    """The area under curves (…, steps + 1) over the fraction of pixels, by trapezia."""
+    widths = np.diff(fractions)
+    return ((curves[..., 1:] + curves[..., :-1]) / 2 * widths).sum(-1)

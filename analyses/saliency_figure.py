@@ -1,0 +1,56 @@
+"""The figure of saliency: images beside the maps of models and methods, with accuracies in the titles."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scs_eval.analyses.grid import split_name
+from scs_eval.analyses.map_grid import Column, draw_maps
+from scs_eval.analyses.reductions import find_reduction
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from scs_eval.analyses.saliency_result import SaliencyResult
+
+
+def draw(results: Sequence["SaliencyResult"], ax: "Axes | None" = None) -> "Figure":
+    """A row for each image that the first result shows, a column for each result."""
+    first = results[0]
+    names = np.array(first.classes)
+    shown = range(len(first.images))
+    columns = [_column(result, len(shown), several=len({each.method for each in results}) > 1) for result in results]
+    rows = [str(names[first.labels[i]]) for i in shown]
+    return draw_maps(first.images, rows, columns, note=_note(results), ax=ax)
+
+
+def _column(result: "SaliencyResult", count: int, *, several: bool) -> Column:
+    """A model's maps, what it predicted, and its title: accuracy overall, and of the class if all images have one."""
+    shown = result.labels[:count]
+    lines = [*split_name(result.model), *([result.method] if several else [])]
+    if result.accuracy is not None:
+        lines.append(f"{100 * result.accuracy:.1f} % overall")
+    own = result.classes[shown[0]]
+    if len(set(shown.tolist())) == 1 and own in result.class_accuracy:
+        lines.append(f"{100 * result.class_accuracy[own]:.0f} % {own}")
+    said = [result.classes[position] for position in result.predictions[:count]]
+    right = (result.predictions[:count] == shown).tolist()
+    return Column("\n".join(lines), result.maps[:count], said, right)
+
+
+def _note(results: Sequence["SaliencyResult"]) -> str:
+    """What the colours and words mean."""
+    methods = ", ".join(dict.fromkeys(result.method for result in results))
+    asked = {"predicted": "of the predicted class", "label": "of the true class"}.get(
+        results[0].target, f"of the class {results[0].target}"
+    )
+    how = find_reduction(results[0].reduce).words
+    alone = len(set(results[0].labels[: len(results[0].images)].tolist())) == 1
+    known = alone and any(result.class_accuracy for result in results)
+    return (
+        f"{methods} {asked}, {how}. Each map has its own scale, from 0 to its 99th percentile. "
+        "Below each map, what the model predicts (✓ right, ✗ wrong)."
+        + (" Accuracy: overall as recorded in training, of the class on the images at hand." if known else "")
+    )
