@@ -149,7 +149,7 @@ def _arrays(found: Sequence[Decomposition], peaks: Peaks) -> dict[str, Any]:
     }
 
 
-def _sources(chosen: Directions, peaks: Peaks, numbers: Tensor, *, before: int) -> dict[str, np.ndarray]:
+def _sources(chosen: Directions, peaks: Peaks, numbers: Tensor, *, before: int) -> dict[str, Any]:
     """Where each direction comes from; -1 and NaN for the neurons before them."""
 
     def padded(values: Tensor, fill: float) -> np.ndarray:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from scs_eval.analyses.pgd import PgdResult
+    from scs_eval.analyses.robustness import PgdResult
 
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))  # models with one kind of layer share its colour
 FEW = 4  # curves, up to which bands are drawn dark enough to be read one by one

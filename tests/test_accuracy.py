@@ -14,10 +14,12 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult, Known, accuracy
 from scs_eval.analyses.state import evaluating
-from scs_eval.cli.accuracy import choose_models, command, known_of
+from scs_eval.cli.accuracy import command, known_of
 from scs_eval.cli.output import folder_name
+from scs_eval.cli.sources import choose_models
 from scs_eval.data import ImageData
 from scs_eval.errors import InputError
+from scs_eval.models.checkpoints import Loaded
 from scs_eval.report.provenance import fingerprint
 
 CLASSES = ("red", "green", "blue")
@@ -276,14 +278,14 @@ def zoo(monkeypatch: pytest.MonkeyPatch) -> None:
         "rohrer25k_scs": {"accuracy": 0.7, "epochs": 20},
     }
 
-    def load(source: str) -> nn.Module:
+    def open_source(source: str, **options: object) -> Loaded:
         if source not in index:
             raise InputError(f"unknown model {source!r}")
-        return Brightest()
+        return Loaded(Brightest(), source)
 
     data = ImageData(IMAGES, LABELS, CLASSES, torch.tensor([5, 6, 7, 8, 9]), "sample")
     monkeypatch.setattr("scs_eval.models.checkpoints.weights_index", lambda: index)
-    monkeypatch.setattr("scs_eval.models.checkpoints.load_model", load)
+    monkeypatch.setattr("scs_eval.models.checkpoints.open_source", open_source)
     monkeypatch.setattr("scs_eval.cli.accuracy.load_images", lambda source, **options: data)
 
 

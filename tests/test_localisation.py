@@ -368,11 +368,11 @@ def test_interrupted_commands_keep_what_they_have(few_images: ImageData, monkeyp
         def __exit__(self, *_: object) -> None:
             pass
 
-        def __call__(self, count: int) -> None:
+        def __call__(self, count: int, item: str | None = None) -> None:
             if count:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "progress", lambda _: Watcher())
+    monkeypatch.setattr(cli, "progress", lambda *_: Watcher())
     CliRunner().invoke(cli.command, ["--model", "rohrer100k_scs", "--grid", "2", "-n", "3", "--batch-size", "1"])
     kept = Path("results/localisation/.rohrer100k_scs.partial/rohrer100k_scs+wx.npz")
     with np.load(kept, allow_pickle=False) as arrays:
@@ -385,7 +385,7 @@ def test_interrupted_commands_keep_what_they_have(few_images: ImageData, monkeyp
         (("--method", "wxx"), "unknown method"),
         (("--smooth", "2"), "odd kernel"),
         (("--batch-size", "0"), "--batch-size as auto"),
-        (("-n", "0"), "at least 1 grid"),
+        (("-n", "0"), "at least 1"),
         (("--look", "whole"), "let it look at windows"),
         (("--grids", "nothing.csv"), "expected a list of grids"),
         (("--method", "guided-backprop"), "needs ReLU modules"),

@@ -46,7 +46,7 @@ def test_the_most_confident_come_first() -> None:
     for label in range(6):
         here = confidence.flatten()[torch.from_numpy(found.targets.ravel()) == label]
         assert (here.diff() <= 0).all()
-        assert here[0] == LOGITS.double().softmax(1)[:, label][(LABELS == label)].max()
+        assert here[0] == LOGITS.double().softmax(1)[:, label][(label == LABELS)].max()
 
 
 def test_confidence_of_several_models_is_the_mean_rank() -> None:
@@ -80,12 +80,15 @@ def test_too_few_images() -> None:
 
 
 def test_indices_of_the_authors_code() -> None:
-    """Recorded from B-cos-v2 (interpretability/analyses/localisation.py) for these logits, in the order it takes them."""
+    """Recorded from B-cos-v2 (interpretability/analyses/localisation.py) for these logits, in its order."""
     theirs = [[0, 51, 38, 52], [11, 1, 57, 48], [50, 58, 49, 40], [27, 32, 22, 2], [31, 39, 12, 43]]
     found = published_grids(LOGITS, LABELS, torch.arange(60), side=2)
     columns_first = np.array(theirs)[:, [0, 2, 1, 3]]  # its k-th image is at row k % 2, column k // 2
     assert found.indices.tolist() == columns_first.tolist()
-    assert published_grids(LOGITS, LABELS, torch.arange(60), side=2, count=2).indices.tolist() == columns_first[:2].tolist()
+    assert (
+        published_grids(LOGITS, LABELS, torch.arange(60), side=2, count=2).indices.tolist()
+        == columns_first[:2].tolist()
+    )
     assert (published_grids(LOGITS, LABELS, INDICES, side=2).indices == 10 * columns_first + 3).all()
 
 
@@ -128,12 +131,12 @@ def test_lists_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="here it is missing"):
         read_grids(path, LABELS, INDICES + 1, classes=CLASSES, model="m")
     path.write_text("\n".join(path.read_text().splitlines()[:-1]))
-    with pytest.raises(InputError, match="expected whole n × n grids of m .*got 11 cells in 3 grids"):
+    with pytest.raises(InputError, match=r"expected whole n × n grids of m .*got 11 cells in 3 grids"):
         read_grids(path, LABELS, INDICES, classes=CLASSES, model="m")
     path.write_text("grid,row\n0,0\n")
     with pytest.raises(InputError, match="expected a column 'column'"):
         read_grids(path, LABELS, INDICES, classes=CLASSES, model="m")
     with pytest.raises(InputError, match="expected a list of grids"):
         read_grids(tmp_path / "none.csv", LABELS, INDICES, classes=CLASSES, model="m")
-    with pytest.raises(InputError, match="no image with index .* replay the grids on the images"):
+    with pytest.raises(InputError, match=r"no image with index .* replay the grids on the images"):
         places_of(choose_grids([LOGITS], LABELS, torch.arange(60), side=2), INDICES)

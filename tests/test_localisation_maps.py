@@ -36,7 +36,9 @@ def convolutional() -> nn.Sequential:
 def flat() -> nn.Sequential:
     """Takes 8×8 only."""
     torch.manual_seed(2)
-    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5)).eval()
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5)
+    ).eval()
 
 
 def count_passes(model: nn.Module) -> list[int]:
@@ -135,7 +137,9 @@ def test_gradients_of_the_encoding_differ_from_those_of_the_image() -> None:
     image, target = torch.rand(1, 3, 16, 16), torch.tensor([[0, 1]])
     three, six = (pixel_maps(model, image, target, method="ixg", encoded=encoded) for encoded in (False, True))
     assert (three - six).abs().max() > 0.1 * six.abs().max()
-    assert (three[:, 0] - attribute(model, image, target[:, 0], method="ixg").sum(1)).abs().max() <= 1e-4 * three.abs().max()
+    assert (
+        three[:, 0] - attribute(model, image, target[:, 0], method="ixg").sum(1)
+    ).abs().max() <= 1e-4 * three.abs().max()
 
 
 def test_windows_are_one_network() -> None:

@@ -59,7 +59,7 @@ def test_scores_by_a_loop_over_pixels(side: int, smooth: int) -> None:
 
 @pytest.mark.parametrize(("side", "size", "smooth"), [(2, 32, 3), (3, 32, 3), (3, 224, 15), (2, 8, 1)])
 def test_perfect_maps_score_the_ceiling(side: int, size: int, smooth: int) -> None:
-    """In one dimension an edge inside the grid loses l = Σ d/k pixels to the neighbour, one outside loses them to all."""
+    """In one dimension an edge inside the grid loses l = Σ d/k pixels to the neighbour, one outside to all."""
     leak = sum(range(smooth // 2 + 1)) / smooth
     outer, inner = (size - 2 * leak) / (size - leak), (size - 2 * leak) / size
     line = torch.tensor([outer, inner, outer] if side == 3 else [outer, outer], dtype=torch.double)
@@ -97,7 +97,7 @@ def test_scale_does_not_matter(seed: int, factor: float) -> None:
 
 
 def test_scores_of_the_authors_code() -> None:
-    """Recorded from B-cos-v2 (interpretability/analyses/localisation.py); its k-th image is at row k % n, column k // n."""
+    """Recorded from B-cos-v2 (interpretability/analyses/localisation.py); k-th image at row k % n, column k // n."""
     theirs = torch.tensor([0.22607655823230743, 0.011194816790521145, 0.019397873431444168, 0.2580377757549286])
     maps = torch.sin(torch.arange(4 * 36, dtype=torch.float64) * 0.9).view(4, 6, 6).float()
     order = [0, 2, 1, 3]

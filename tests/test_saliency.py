@@ -217,8 +217,8 @@ def test_bad_requests_leave_nothing(few_images: ImageData, arguments: tuple[str,
 
 def test_first_images_show_many_classes() -> None:
     data = load_data("sample", n=40)
-    chosen = cli.choose_images(data, class_=None, indices=None, n=25, exact=None, seed=0)
+    chosen = cli.choose_images(data, class_=None, indices=None, n=None, usual=25, seed=0)
     assert chosen.labels[:10].tolist() == list(range(10))
     assert len(chosen) == 25
-    only = cli.choose_images(data, class_="frog", indices=None, n=100, exact=None, seed=0)
+    only = cli.choose_images(data, class_="frog", indices=None, n=None, usual=100, seed=0)
     assert set(only.labels.tolist()) == {6}

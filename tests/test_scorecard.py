@@ -238,8 +238,10 @@ def test_an_accuracy_that_rises_with_eps_fails() -> None:
 
 @pytest.mark.parametrize(
     ("count", "n", "points", "verdict"),
-    [(0, 10, 0, PASS), (1, 1000, 0.2, PASS), (2, 1000, 0.2, PASS), (3, 1000, 0.2, FAIL), (1, 100, 0.2, WARN)]
-    + [(-5, 10, 0, PASS), (1, 100, 1, PASS), (2, 100, 1, FAIL), (1, 10, 0, WARN)],
+    [
+        *[(0, 10, 0, PASS), (1, 1000, 0.2, PASS), (2, 1000, 0.2, PASS), (3, 1000, 0.2, FAIL), (1, 100, 0.2, WARN)],
+        *[(-5, 10, 0, PASS), (1, 100, 1, PASS), (2, 100, 1, FAIL), (1, 10, 0, WARN)],
+    ],
 )
 def test_one_image_is_no_more_than_a_warning(count: int, n: int, points: float, verdict: str) -> None:
     assert at_most(count, n, points=points) == verdict
@@ -277,7 +279,7 @@ def test_adaptive_networks_answer_as_the_original(name: str) -> None:
 
 
 def test_gradients_of_the_adaptive_networks_by_hand() -> None:
-    """y = sign(u)|u|^p of one layer: with p → 1 the gradient is w; detached it is w |u|^(p-1); plainly p w |u|^(p-1)."""
+    """y = sign(u)|u|^p of one layer: with p → 1 the gradient is w, detached w |u|^(p-1), plainly p w |u|^(p-1)."""
     layer = SharpenedSDP2d(3, 1, 2, p=3.0, eps=1e-12).double()
     network = nn.Sequential(layer, nn.Flatten()).requires_grad_(False)
     images = IMAGES.double().requires_grad_()

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scs_eval.cli.accuracy import choose_models, input_size_of, load_all
-from scs_eval.cli.model_names import MODEL
-from scs_eval.cli.options import data_options, load_images, parse_indices
+from scs_eval.cli.images import pick_images, targets_of
+from scs_eval.cli.options import data_options, parse_indices
 from scs_eval.cli.output import choose_device, choose_out, data_settings, finish, output_options
+from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_option
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from scs_eval.analyses.contributions import ContributionsResult
     from scs_eval.analyses.neurons import NeuronsResult
     from scs_eval.data import ImageData
@@ -24,7 +22,7 @@ DIRECTIONS = 3
 
 
 @click.command()
-@click.option("--model", "models", type=MODEL, multiple=True, required=True, help="Name, pattern or file; repeatable.")
+@model_option(required=True)
 @click.option("--class", "class_", metavar="NAME", help="Only images of this class.")
 @click.option("--indices", metavar="I,J,…", help="Only these images, by their index in the original set.")
 @click.option("--target", default="predicted", show_default=True, help="Class to explain: predicted, label or a name.")
@@ -41,7 +39,7 @@ DIRECTIONS = 3
     "--directions", type=int, metavar="K",
     help="The K feature directions of --layer that contribute most.  [default: 3 if no neuron is named]",
 )  # fmt: skip
-@data_options
+@data_options(f"Take this many images, evenly over the classes.  [default: {DEFAULT_N}; with --layer {SEARCHED}]")
 @output_options
 def command(
     models: tuple[str, ...],
@@ -93,10 +91,7 @@ def command(
     @cache
     def images(size: int | None) -> "ImageData":
         options: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "skip_bad": skip_bad, "size": size}
-        if class_ is None and wanted is None:
-            return load_some(data, n=n, usual=usual, **options)
-        everything = load_images(data, n=None, **options)
-        return choose_images(everything, class_=class_, indices=wanted, n=n, usual=usual, seed=seed)
+        return pick_images(data, class_=class_, indices=wanted, n=n, usual=usual, **options)
 
     def explain_layer(name: str) -> "NeuronsResult":
         from scs_eval.analyses.neurons import neurons as explain
@@ -136,13 +131,6 @@ def command(
         warn_if_incomplete(result)
 
 
-for _option in command.params:
-    if _option.name == "n" and isinstance(_option, click.Option):
-        _option.help = (
-            f"Take this many images, evenly over the classes.  [default: {DEFAULT_N}; with --layer {SEARCHED}]"
-        )
-
-
 def check_layer_options(layer: str | None, neurons: tuple[int, ...], directions: int | None, extras: list[str]) -> None:
     """Raise unless the options about a layer go together."""
     if layer is None and (neurons or directions is not None):
@@ -151,51 +139,6 @@ def check_layer_options(layer: str | None, neurons: tuple[int, ...], directions:
         raise InputError(f"--{extras[0]} is about logits; leave it or --layer out")
     if directions is not None and directions < 1:
         raise InputError(f"expected --directions of at least 1, got {directions}")
-
-
-def load_some(source: str, *, n: int | None, usual: int, **options: Any) -> "ImageData":
-    """n images, or as many as usual; without n all of a source that has fewer."""
-    try:
-        return load_images(source, n=n or usual, **options)
-    except InputError:
-        if n is not None:
-            raise
-        return load_images(source, n=None, **options)
-
-
-def choose_images(
-    data: "ImageData", *, class_: str | None, indices: list[int] | None, n: int | None, usual: int, seed: int
-) -> "ImageData":
-    """The images with these indices in this order, or n of the class by `seed` (at most as many as usual)."""
-    import torch
-
-    from scs_eval.analyses.saliency import class_position
-    from scs_eval.data.choice import choose
-
-    if class_ is not None:
-        data = data.subset(data.labels == class_position(class_, data.classes))
-    if not len(data):
-        raise InputError(f"no image of the class {class_!r} in {data.source}")
-    if indices is None:
-        count = min(usual, len(data)) if n is None else n
-        return data.subset(torch.from_numpy(choose(data.labels.numpy(), n=count, seed=seed)))
-    places = {int(index): place for place, index in enumerate(data.indices)}
-    if missing := [index for index in indices if index not in places]:
-        near = ", ".join(map(str, sorted(sorted(places, key=lambda index: abs(index - missing[0]))[:3])))
-        of = "" if class_ is None else f" of the class {class_}"
-        raise InputError(f"no image{of} with index {missing[0]} in {data.source}; the nearest are {near}")
-    return data.subset(torch.tensor([places[index] for index in indices]))
-
-
-def targets_of(data: "ImageData", target: str) -> "Tensor | None":
-    """The class to explain for each image; None for the predicted one."""
-    import torch
-
-    from scs_eval.analyses.saliency import class_position
-
-    if target == "predicted":
-        return None
-    return data.labels if target == "label" else torch.full_like(data.labels, class_position(target, data.classes))
 
 
 def warn_if_incomplete(result: "ContributionsResult | NeuronsResult") -> None:

@@ -1,20 +1,18 @@
 """`scs-eval faithfulness`: whether the maps say what the model does."""
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scs_eval.cli.accuracy import choose_models, input_size_of, load_all
-from scs_eval.cli.contributions import load_some, targets_of
-from scs_eval.cli.model_names import MODEL
-from scs_eval.cli.options import data_options, load_images
+from scs_eval.cli.images import pick_images, targets_of
+from scs_eval.cli.options import data_options
 from scs_eval.cli.output import choose_device, choose_out, data_settings, finish, output_options
-from scs_eval.cli.saliency import CHEAP, COSTLY, choose_images, choose_methods, default_n
+from scs_eval.cli.progress import progress
+from scs_eval.cli.saliency import CHEAP, COSTLY, choose_methods, default_n
+from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_option
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ DEFAULT_METHODS = ("grad", "ixg", "wx")
 
 
 @click.command()
-@click.option("--model", "models", type=MODEL, multiple=True, required=True, help="Name, pattern or file; repeatable.")
+@model_option(required=True)
 @click.option(
     "--method", "methods", multiple=True, default=DEFAULT_METHODS, show_default=True, help="Repeatable, or all."
 )
@@ -47,7 +45,7 @@ DEFAULT_METHODS = ("grad", "ixg", "wx")
     show_default=True,
     help="Infidelity: a pixel loses or gains this share of itself.",
 )
-@data_options
+@data_options(f"Images.  [default: {CHEAP}; {COSTLY} if a method needs many passes]")
 @output_options
 def command(
     models: tuple[str, ...],
@@ -82,10 +80,8 @@ def command(
       scs-eval faithfulness --model rohrer100k_scs --model rohrer100k_conv --method wx --method gradcam
       scs-eval faithfulness --model rohrer100k_scs --baseline blur --order magnitude -n 50
     """
-    if n is not None and n < 1:
-        raise InputError(f"expected -n of at least 1, got {n}")
     methods = choose_methods(methods)
-    count = n or min(default_n(method) for method in methods)
+    usual = min(default_n(method) for method in methods)
     names = choose_models(models)
     out = choose_out(out, analysis="faithfulness", names=models)
     device = choose_device(device)
@@ -94,9 +90,7 @@ def command(
     @cache
     def images(size: int | None) -> "ImageData":
         options: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "skip_bad": skip_bad, "size": size}
-        some = class_ is None  # not all of a large folder
-        found = load_some(data, n=n, usual=count, **options) if some else load_images(data, n=None, **options)
-        return choose_images(found, class_=class_, indices=None, n=count, exact=n, seed=seed)
+        return pick_images(data, class_=class_, n=n, usual=usual, **options)
 
     def run(name: str, watch: Callable[[str], None]) -> "FaithfulnessResult":
         from scs_eval.analyses.faithfulness import faithfulness
@@ -115,11 +109,6 @@ def command(
     finish(compare(results, label=out.name), out)
 
 
-for _option in command.params:
-    if _option.name == "n" and isinstance(_option, click.Option):
-        _option.help = f"Images.  [default: {CHEAP}; {COSTLY} if a method needs many passes]"
-
-
 def run_all(
     names: Sequence[str], methods: int, run: "Callable[[str, Callable[[str], None]], FaithfulnessResult]"
 ) -> "list[FaithfulnessResult]":
@@ -127,10 +116,10 @@ def run_all(
     from scs_eval.analyses.layer_maps import UnsuitableError
 
     results, refused = [], []
-    with progress(len(names) * (methods + 2)) as watch:
+    with progress("faithfulness", len(names) * (methods + 2)) as advance:
         for name in names:
             try:
-                results.append(run(name, watch))
+                results.append(run(name, lambda step: advance(1, step)))
                 refused += [f"{name}, {method}: {why}" for method, why in results[-1].left_out.items()]
             except UnsuitableError as error:
                 refused.append(f"{name}: {error}")
@@ -139,15 +128,3 @@ def run_all(
     for line in refused:
         click.echo(f"Left out: {' '.join(line.split())}", err=True)
     return results
-
-
-@contextmanager
-def progress(steps: int) -> Iterator[Callable[[str], None]]:
-    """Something to call with the name of each step as it begins: a bar on stderr, if somebody is watching."""
-    if not sys.stderr.isatty():
-        yield lambda step: None
-        return
-    show = lambda step: step  # noqa: E731
-    with click.progressbar(length=steps, label="faithfulness", file=sys.stderr, item_show_func=show) as bar:
-        bar.render_progress()
-        yield lambda step: bar.update(1, step)

@@ -1,20 +1,18 @@
 """`scs-eval localisation`: does the map of a class point at that class's image in a grid of several?"""
 
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scs_eval.cli.accuracy import choose_models, input_size_of, load_all
-from scs_eval.cli.model_names import MODEL
 from scs_eval.cli.options import data_options, load_images
 from scs_eval.cli.output import choose_device, choose_out, data_settings, finish, folder_name, output_options
+from scs_eval.cli.progress import progress
 from scs_eval.cli.saliency import choose_methods
+from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_option
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ Job = tuple[str, str]
 
 
 @click.command()
-@click.option("--model", "models", type=MODEL, multiple=True, required=True, help="Name, pattern or file; repeatable.")
+@model_option(required=True)
 @click.option("--method", "methods", multiple=True, default=("wx",), show_default=True, help="Repeatable, or all.")
 @click.option("--grid", "side", type=click.Choice(["2", "3"]), default="3", show_default=True, help="Cells per side.")
 @click.option(
@@ -50,7 +48,7 @@ Job = tuple[str, str]
 @click.option("--grids", "replay", type=click.Path(path_type=Path), help="Replay this list: grids.csv of a result.")
 @click.option("--own-grids", is_flag=True, help="Let each model have grids of its own, by its own confidence.")
 @click.option("--batch-size", default="auto", show_default=True, help="Grids at once; auto: what fits into memory.")
-@data_options
+@data_options(f"Grids to play, as far as there are images.  [default: {GRIDS}]")
 @output_options
 def command(
     models: tuple[str, ...],
@@ -86,8 +84,6 @@ def command(
       scs-eval localisation --model resnet20_bcos --method wx --method ixg --method gradcam --top 0.025
       scs-eval localisation --model 'bcos_cnn9*' --data cifar10
     """
-    if n is not None and n < 1:
-        raise InputError(f"expected -n of at least 1 grid, got {n}")
     at_once = parse_batch_size(batch_size)
     if smooth is not None:
         from scs_eval.analyses.pointing import check_smooth
@@ -125,11 +121,6 @@ def command(
 
     finish(compare(results, label=out.name), out)
     shutil.rmtree(unfinished, ignore_errors=True)
-
-
-for _option in command.params:
-    if _option.name == "n" and isinstance(_option, click.Option):
-        _option.help = f"Grids to play, as far as there are images.  [default: {GRIDS}]"
 
 
 def parse_batch_size(text: str) -> int | None:
@@ -194,8 +185,9 @@ def run_all(jobs: list[Job], run: Any, grids: "Mapping[str, Grids]") -> "list[Lo
     from scs_eval.analyses.layer_maps import UnsuitableError
 
     results, refused = [], []
-    with progress(sum(len(grids[name]) for name, _ in jobs)) as advance:
+    with progress("localisation", sum(len(grids[name]) for name, _ in jobs)) as advance:
         for name, method in jobs:
+            advance(0, f"{name} {method}")
             try:
                 results.append(run(name, method, advance))
             except UnsuitableError as error:
@@ -206,13 +198,3 @@ def run_all(jobs: list[Job], run: Any, grids: "Mapping[str, Grids]") -> "list[Lo
     for line in refused:
         click.echo(f"Left out: {' '.join(line.split())}", err=True)
     return results
-
-
-@contextmanager
-def progress(grids: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that counts grids and shows the time left, if somebody is watching."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    with click.progressbar(length=grids, label="localisation", file=sys.stderr, show_pos=True) as bar:
-        yield bar.update

@@ -21,19 +21,28 @@ def complete_source(ctx: click.Context, param: click.Parameter, incomplete: str)
     return names or [CompletionItem(incomplete, type="dir")]
 
 
-def data_options(function: Function) -> Function:
+ALL_IMAGES = "Take this many images, evenly over the classes.  [default: all]"
+
+
+def data_options(n_help: str = ALL_IMAGES) -> Callable[[Function], Function]:
     """Add --data and the options of `choice_options`; the command receives data, data_dir, n, seed, skip_bad."""
     text = "Images: sample (bundled), cifar10, or a folder of class folders."
     option = click.option("--data", default="sample", show_default=True, shell_complete=complete_source, help=text)
-    return option(choice_options(function))
+    return lambda function: option(choice_options(function, n_help))
 
 
-def choice_options(function: Function) -> Function:
+def _at_least_one(context: click.Context, parameter: click.Parameter, value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise InputError(f"expected -n of at least 1, got {value}")
+    return value
+
+
+def choice_options(function: Function, n_help: str = ALL_IMAGES) -> Function:
     """Add --data-dir, -n, --seed and --skip-bad."""
     for option in (
         click.option("--skip-bad", is_flag=True, help="Leave out unreadable images of a folder and say how many."),
         click.option("--seed", default=0, show_default=True, help="Seed of every random choice."),
-        click.option("-n", "n", type=int, help="Take this many images, evenly over the classes.  [default: all]"),
+        click.option("-n", "n", type=int, callback=_at_least_one, help=n_help),
         click.option(
             "--data-dir",
             type=click.Path(),

@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scs_eval.cli.accuracy import choose_models, input_size_of, load_all
-from scs_eval.cli.model_names import MODEL
-from scs_eval.cli.options import data_options, load_images
+from scs_eval.cli.images import pick_images
+from scs_eval.cli.options import data_options
 from scs_eval.cli.output import choose_device, choose_out, data_settings, finish, folder_name, output_options
-from scs_eval.cli.saliency import choose_images
+from scs_eval.cli.progress import progress
+from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_option, source_of
 from scs_eval.errors import InputError
 from scs_eval.ranges import parse_range
 
@@ -33,10 +32,7 @@ BY_GRADIENT = ("pgd", "apgd")  # attacks that --steps and --loss speak of
 
 
 @click.command()
-@click.option(
-    "--model", "models", type=MODEL, multiple=True, default=MODELS, show_default=True,
-    help="Name, pattern or file; repeatable.",
-)  # fmt: skip
+@model_option(default=MODELS, show_default=True)
 @click.option("--eps", default="0.001:0.03", show_default=True, help="lo:hi (30 values), lo:hi:n, or 2/255,4/255.")
 @click.option(
     "--attack", "attacks", multiple=True, default=("pgd",), show_default=True,
@@ -58,7 +54,7 @@ BY_GRADIENT = ("pgd", "apgd")  # attacks that --steps and --loss speak of
     help="Keep what is done after so many batches; the same command goes on from there.",
 )  # fmt: skip
 @click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Images at once.")
-@data_options
+@data_options(f"Take this many images, evenly over the classes.  [default: {DEFAULT_N}]")
 @output_options
 def command(
     models: tuple[str, ...],
@@ -96,8 +92,6 @@ def command(
       scs-eval pgd --model rohrer100k_scs --attack pgd --attack square --norm l2 --eps 0.05:1
       scs-eval pgd --attack apgd-ce --attack apgd-dlr --preset full --data cifar10 -n 1000
     """
-    if n is not None and n < 1:
-        raise InputError(f"expected -n of at least 1, got {n}")
     radii = choose_eps(eps)
     chosen = choose_attacks(attacks, norm=norm, steps=steps, step=step, restarts=restarts, loss=loss)
     names = choose_models(models)
@@ -108,9 +102,10 @@ def command(
 
     @cache
     def images(size: int | None) -> "ImageData":
-        return some_images(data, n=n, data_dir=data_dir, seed=seed, skip_bad=skip_bad, size=size)
+        options: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "skip_bad": skip_bad, "size": size}
+        return pick_images(data, n=n, usual=DEFAULT_N, **options)
 
-    def run(name: str, progress: Callable[[int], None]) -> "PgdResult":
+    def run(name: str, advance: Callable[[int], None]) -> "PgdResult":
         from scs_eval.analyses.pgd import pgd
 
         found = images(input_size_of(name))
@@ -119,7 +114,7 @@ def command(
             networks[name].to(device), found.images, found.labels, classes=found.classes, eps=radii, attacks=chosen,
             independent=independent, diagnose=preset if diagnose else None, label=name, indices=found.indices,
             seed=seed, twin=None if twin is None else twin.to(device), twin_name=twin_name,
-            batch_size=batch_size, progress=progress, checkpoint_every=checkpoint_every,
+            batch_size=batch_size, progress=advance, checkpoint_every=checkpoint_every,
             checkpoint=part_of(parts, name, radii, chosen, independent, seed, data, n),
         )  # fmt: skip
         return result.with_settings({**data_settings(found, seed=seed), "eps": eps, "preset": preset})
@@ -127,19 +122,14 @@ def command(
     with resumable(parts):
         results = []
         for name in names:
-            with bar(name, len(images(input_size_of(name)))) as progress:
-                results.append(run(name, progress))
+            with progress(name, len(images(input_size_of(name)))) as advance:
+                results.append(run(name, advance))
     from scs_eval.analyses.pgd import PgdComparison
 
     for result in results:
         complain(result)
     finish(results[0] if len(results) == 1 else PgdComparison.of(results, label=out.name), out)
     shutil.rmtree(parts, ignore_errors=True)
-
-
-for _option in command.params:
-    if _option.name == "n" and isinstance(_option, click.Option):
-        _option.help = f"Take this many images, evenly over the classes.  [default: {DEFAULT_N}]"
 
 
 def choose_eps(text: str) -> list[float]:
@@ -168,24 +158,12 @@ def choose_attacks(
     return tuple(dict.fromkeys(chosen))
 
 
-def some_images(data: str, *, n: int | None, **options: Any) -> "ImageData":
-    """n images dealt class by class, so that the first hundred are even, too; fewer where there are not so many."""
-    try:
-        found = load_images(data, n=n or DEFAULT_N, **options)
-    except InputError:
-        if n is not None:
-            raise
-        found = load_images(data, n=None, **options)
-    seed = options["seed"]
-    return choose_images(found, class_=None, indices=None, n=len(found), exact=None, seed=seed)
-
-
 def trained_twin(name: str) -> "tuple[str, nn.Module | None]":
     """The nearest convolution twin that weights are shipped for."""
     from scs_eval.analyses.twins import twins
     from scs_eval.models.checkpoints import load_model, weights_index
 
-    found = next((twin for twin in twins(name) if twin in weights_index()), None)
+    found = next((twin for twin in twins(source_of(name)) if twin in weights_index()), None)
     return ("", None) if found is None else (found, load_model(found))
 
 
@@ -204,16 +182,6 @@ def resumable(folder: Path) -> Iterator[None]:
         if folder.is_dir() and any(folder.iterdir()):
             click.echo(f"What is done so far is kept in {folder}; the same command goes on from there.", err=True)
         raise
-
-
-@contextmanager
-def bar(name: str, length: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that counts images, if somebody is watching."""
-    if not sys.stderr.isatty():
-        yield lambda count: None
-        return
-    with click.progressbar(length=length, label=name, file=sys.stderr) as shown:
-        yield shown.update
 
 
 def complain(result: "PgdResult") -> None:

@@ -1,18 +1,17 @@
 """`scs-eval saliency`: what each model looks at, as a figure and in numbers."""
 
-import sys
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scs_eval.cli.accuracy import choose_models, input_size_of, load_all
-from scs_eval.cli.model_names import MODEL
+from scs_eval.cli.images import choose_images
 from scs_eval.cli.options import data_options, load_images, parse_indices
 from scs_eval.cli.output import choose_device, choose_out, data_settings, finish, output_options
+from scs_eval.cli.progress import progress
+from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_option, source_of
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ Job = tuple[str, str]
 
 
 @click.command()
-@click.option("--model", "models", type=MODEL, multiple=True, required=True, help="Name, pattern or file; repeatable.")
+@model_option(required=True)
 @click.option("--method", "methods", multiple=True, default=("grad",), show_default=True, help="Repeatable, or all.")
 @click.option("--class", "class_", metavar="NAME", help="Only images of this class.")
 @click.option("--indices", metavar="I,J,…", help="Only these images, by their index in the original set.")
@@ -35,7 +34,7 @@ Job = tuple[str, str]
 @click.option("--reduce", default="max", show_default=True, help="Channels: max, mean, norm, sum or positive.")
 @click.option("--min-accuracy", type=click.FloatRange(0, 1), help="Leave out models that are right less often.")
 @click.option("--rows", type=click.IntRange(min=1), default=6, show_default=True, help="Images in the figure.")
-@data_options
+@data_options(f"Images for the numbers.  [default: {CHEAP}; {COSTLY} for methods of many passes]")
 @output_options
 def command(
     models: tuple[str, ...],
@@ -69,8 +68,6 @@ def command(
       scs-eval saliency --model 'rohrer100k*' --class airplane --min-accuracy 0.6
       scs-eval saliency --model rohrer100k_scs --method grad --method wx --indices 3,10
     """
-    if n is not None and n < 1:
-        raise InputError(f"expected -n of at least 1, got {n}")
     methods = choose_methods(methods)
     wanted = parse_indices(indices)
     names = accurate(choose_models(models), min_accuracy)
@@ -97,7 +94,7 @@ def command(
         from scs_eval.analyses.saliency import saliency
 
         everything = images(input_size_of(name))
-        chosen = choose_images(everything, class_=class_, indices=wanted, n=n or default_n(method), exact=n, seed=seed)
+        chosen = choose_images(everything, class_=class_, indices=wanted, n=n, usual=default_n(method), seed=seed)
         shares = accuracies(name)
         result = saliency(
             networks[name], chosen.images, chosen.labels, classes=chosen.classes, method=method, reduce=reduce,
@@ -113,34 +110,24 @@ def command(
     finish(compare(results, label=out.name), out)
 
 
-for _option in command.params:
-    if _option.name == "n" and isinstance(_option, click.Option):
-        _option.help = f"Images for the numbers.  [default: {CHEAP}; {COSTLY} for methods of many passes]"
-
-
 def run_all(jobs: list[Job], run: Any) -> "list[SaliencyResult]":
     """The results of all jobs; a method that cannot serve a model is left out with a line on stderr."""
     from scs_eval.analyses.layer_maps import UnsuitableError
 
     results, refused = [], []
-    with progress(jobs) as bar:
-        for name, method in bar:
+    with progress("saliency", len(jobs)) as advance:
+        for name, method in jobs:
+            advance(0, f"{name} {method}")
             try:
                 results.append(run(name, method))
             except UnsuitableError as error:
                 refused.append(f"{name}, {method}: {error}")
+            advance(1)
     if not results:
         raise InputError("; ".join(refused))
     for line in refused:
         click.echo(f"Left out: {' '.join(line.split())}", err=True)
     return results
-
-
-def progress(jobs: list[Job]) -> AbstractContextManager[Iterable[Job]]:
-    """The jobs with a bar on stderr, if somebody is watching."""
-    if not sys.stderr.isatty():
-        return nullcontext(jobs)
-    return click.progressbar(jobs, label="saliency", file=sys.stderr, item_show_func=lambda job: job and " ".join(job))
 
 
 def choose_methods(asked: Sequence[str]) -> tuple[str, ...]:
@@ -153,10 +140,10 @@ def choose_methods(asked: Sequence[str]) -> tuple[str, ...]:
     return chosen
 
 
-def accurate(names: list[str], least: float | None) -> list[str]:
+def accurate(names: Sequence[str], least: float | None) -> list[str]:
     """Models that are right at least that often by the index of weights; those it does not know stay."""
     if least is None:
-        return names
+        return list(names)
     kept = [name for name in names if (share := recorded_accuracy(name)) is None or share >= least]
     if not kept:
         raise InputError(f"no model asked for has an accuracy of {least:g} or more; lower --min-accuracy")
@@ -167,7 +154,7 @@ def recorded_accuracy(name: str) -> float | None:
     """On the whole test set, when the model was trained."""
     from scs_eval.models.checkpoints import weights_index
 
-    return weights_index().get(name, {}).get("accuracy")
+    return weights_index().get(source_of(name), {}).get("accuracy")
 
 
 def default_n(method: str) -> int:
@@ -175,47 +162,6 @@ def default_n(method: str) -> int:
     from scs_eval.analyses.attribution import find_method
 
     return CHEAP if find_method(method).cheap else COSTLY
-
-
-def choose_images(
-    data: "ImageData", *, class_: str | None, indices: list[int] | None, n: int, exact: int | None, seed: int
-) -> "ImageData":
-    """The images with these indices, in this order; else n of the class or of all, by `seed`, shuffled.
-
-    Without `exact` fewer will do where there are not so many.
-    """
-    import torch
-
-    from scs_eval.analyses.saliency import class_position
-    from scs_eval.data.choice import choose
-
-    if class_ is not None:
-        data = data.subset(data.labels == class_position(class_, data.classes))
-    if not len(data):
-        raise InputError(f"no image of the class {class_!r} in {data.source}")
-    if indices is not None:
-        return data.subset(torch.tensor(_positions(data, indices)))
-    taken = choose(data.labels.numpy(), n=n if exact else min(n, len(data)), seed=seed)
-    return data.subset(torch.from_numpy(_class_by_class(data.labels.numpy(), taken)))
-
-
-def _positions(data: "ImageData", indices: list[int]) -> list[int]:
-    places = {int(index): place for place, index in enumerate(data.indices)}
-    if missing := [index for index in indices if index not in places]:
-        examples = ", ".join(map(str, sorted(places)[:5]))
-        raise InputError(f"no image with index {missing[0]} in {data.source}; it has {examples} … {max(places)}")
-    return [places[index] for index in indices]
-
-
-def _class_by_class(labels: Any, taken: Any) -> Any:
-    """The images dealt in rounds, one of each class, so that the first few show as many classes as they can."""
-    import numpy as np
-
-    rounds = np.empty(len(taken), dtype=int)
-    for label in np.unique(labels[taken]):
-        here = labels[taken] == label
-        rounds[here] = np.arange(here.sum())
-    return taken[np.lexsort((labels[taken], rounds))]
 
 
 def class_accuracies(network: "nn.Module", data: "ImageData") -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
+from scs_eval.cli.model_names import MODEL
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +34,13 @@ class ModelLabel(str):
         made = super().__new__(cls, label)
         made.source = source
         return made
+
+
+def model_option(**options: Any) -> Callable[[Function], Function]:
+    """Add --model, repeatable, and `source_options`; the command receives models."""
+    text = "Name, pattern, file, torchvision:NAME or module:factory; repeatable."
+    option = click.option("--model", "models", type=MODEL, multiple=True, help=text, **options)
+    return lambda function: option(source_options(function))
 
 
 def source_options(function: Function) -> Function:
@@ -63,7 +71,7 @@ def asked_for() -> Asked:
     return Asked(arch=arch, weights=weights, normalize=normalize)
 
 
-def choose_models(asked: Sequence[str]) -> list[ModelLabel]:
+def choose_models(asked: Sequence[str]) -> list[str]:
     """What was asked for, each once: names and files as they are, patterns as the trained models that match.
 
     Nothing means all trained models. `LABEL=SOURCE` is known by its label.
