@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 from zipfile import BadZipFile
 
 import numpy as np
@@ -107,6 +107,7 @@ class Result(ABC):
 
 
 R = TypeVar("R", bound=Result)
+COMPARISONS: "dict[type[Result], type[Comparison[Any]]]" = {}  # what several results of a kind make
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,6 +115,11 @@ class Comparison(Result, Generic[R]):
     """Results of one kind for several models, labels distinct: tables one below the other, one figure for all."""
 
     results: tuple[R, ...]
+
+    def __init_subclass__(cls) -> None:
+        for base in getattr(cls, "__orig_bases__", ()):
+            if get_origin(base) is Comparison:
+                COMPARISONS[get_args(base)[0]] = cls
 
     def __post_init__(self) -> None:
         labels = [result.label for result in self.results]
@@ -164,6 +170,19 @@ class Comparison(Result, Generic[R]):
         own = {key: _tuples(value) for key, value in description["fields"].items() if key != "results"}
         members: tuple[Any, ...] = tuple(_member(each, arrays) for each in description["fields"]["results"])
         return cls(**own, results=members)
+
+
+def side_by_side(results: Sequence[Result], *, label: str = "side by side") -> Result:
+    """Several results of one kind as a comparison, one as it is; the method is in their labels if they differ in it."""
+    kinds = {type(result) for result in results}
+    if len(kinds) != 1:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds)) or "none"
+        raise InputError(f"expected results of one kind to set side by side, got {names}")
+    if len(results) == 1:
+        return results[0]
+    several = len({getattr(result, "method", None) for result in results}) > 1
+    named = [replace(one, label=f"{one.model} {one.method}") if several else one for one in results]  # type: ignore[attr-defined]
+    return COMPARISONS[kinds.pop()].of(named, label=label)
 
 
 def load_result(directory: str | Path) -> Result:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult
-from scs_eval.analyses.result import load_result
+from scs_eval.analyses.result import load_result, side_by_side
 from scs_eval.errors import InputError
 
 
@@ -161,3 +161,17 @@ def test_a_pickle_is_never_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="damaged"):
         load_result(tmp_path)
     assert not (tmp_path / "trapped").exists()
+
+
+def test_side_by_side_finds_the_comparison() -> None:
+    both = side_by_side([make("a"), make("b")])
+    assert isinstance(both, AccuracyComparison)
+    assert both.label == "side by side"
+    assert side_by_side([one := make()]) is one
+
+
+def test_side_by_side_needs_one_kind() -> None:
+    with pytest.raises(InputError, match="got none"):
+        side_by_side([])
+    with pytest.raises(InputError, match="AccuracyComparison, AccuracyResult"):
+        side_by_side([make("a"), AccuracyComparison.of([make("b")], label="x")])
