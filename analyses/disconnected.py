@@ -12,14 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scs_eval.analyses.attribution import attribute
 from scs_eval.analyses.batching import is_out_of_memory
 from scs_eval.analyses.layer_maps import UnsuitableError, last_convolution
-from scs_eval.analyses.many_classes import SHARED, class_gradients, pixel_maps
+from scs_eval.analyses.many_classes import class_gradients, pixel_maps
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.models.decomposition import decompose
 
 LAYER_METHODS = ("gradcam", "normgrad")
+BY_CHANCE = ("lime", "rise")  # ask for probabilities and not for logits
 SETTINGS = ("grid", "difull", "dipart")
 
 
@@ -45,16 +45,16 @@ class Disconnected(nn.Module):
         return tiles(output, self.side)
 
 
-class Head(nn.Module):
-    """The logits of one cell's head, (N, classes)."""
+class Chances(nn.Module):
+    """The logarithms of the heads' probabilities, each head's own: a softmax over all of them divides these by n²."""
 
-    def __init__(self, heads: Disconnected, number: int) -> None:
+    def __init__(self, heads: Disconnected) -> None:
         super().__init__()
-        self.heads, self.number = heads, number
+        self.heads = heads
 
     def forward(self, grids: Tensor) -> Tensor:
-        """The share of all heads' logits that is this one's."""
-        return self.heads(grids).unflatten(1, (self.heads.side**2, -1))[:, self.number]
+        """(N, n² · classes)."""
+        return self.heads(grids).unflatten(1, (self.heads.side**2, -1)).log_softmax(2).flatten(1)
 
 
 def disconnect(model: nn.Module, grid: Tensor, *, side: int, setting: str) -> Disconnected:
@@ -77,29 +77,30 @@ def disconnected_maps(
     heads: Disconnected, grids: Tensor, targets: Tensor, *, method: str, seed: int, encoded: bool = False
 ) -> Tensor:
     """Signed maps (G, n², H, W) of the k-th head's logit for the k-th cell's class, `targets` (G, n²)."""
+    if method == "rollout":
+        raise UnsuitableError("attention rollout is the same for every head, so it has no place in disconnected cells")
     with evaluating(heads), torch.enable_grad():
         like = next(heads.parameters(), grids)
         grids, targets = grids.detach().to(like.device, like.dtype), targets.long().to(device_of(heads))
-        if method in SHARED or method in LAYER_METHODS:
-            return _of_all_heads(heads, grids, targets, method=method, seed=seed, encoded=encoded)
-        each = [
-            attribute(Head(heads, k), grids, targets[:, k], method=method, seed=seed).sum(1)
-            for k in range(heads.side**2)
-        ]
-    return torch.stack(each, 1)
+        with torch.no_grad():
+            classes = heads(grids[:1]).shape[1] // heads.side**2
+        outputs = targets + classes * torch.arange(heads.side**2, device=targets.device)
+        maps = _of_all_heads(heads, grids, outputs, method=method, seed=seed, encoded=encoded)
+    if not maps.isfinite().all():
+        raise UnsuitableError(f"{method} gives NaN or infinity on this network")
+    return maps.detach()
 
 
 def _of_all_heads(
-    heads: Disconnected, grids: Tensor, targets: Tensor, *, method: str, seed: int, encoded: bool
+    heads: Disconnected, grids: Tensor, outputs: Tensor, *, method: str, seed: int, encoded: bool
 ) -> Tensor:
-    """From one forward pass: a class of the k-th head is the output k · classes + class."""
-    with torch.no_grad():
-        classes = heads(grids[:1]).shape[1] // heads.side**2
-    outputs = targets + classes * torch.arange(heads.side**2, device=targets.device)
+    """All at once: a class of the k-th head is the output k · classes + class."""
     if method in LAYER_METHODS:
         return _layer_maps(heads, grids, outputs, method=method)
+    if method in BY_CHANCE:
+        return heads.side**2 * pixel_maps(Chances(heads), grids, outputs, method=method, seed=seed)
     if method == "wx":
-        maps = decompose(heads, grids, outputs).contributions.detach().sum(2)
+        maps = decompose(heads, grids, outputs).contributions.sum(2)
     elif method in ("grad", "ixg"):
         gradients, start = class_gradients(heads, grids, outputs, encoded=encoded)
         maps = (gradients if method == "grad" else gradients * start[:, None]).sum(2)

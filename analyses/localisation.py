@@ -16,12 +16,13 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attribution import attribute, find_method
 from scs_eval.analyses.batching import fitting, in_halves
-from scs_eval.analyses.disconnected import SETTINGS, Disconnected, disconnect, disconnected_maps
+from scs_eval.analyses.disconnected import LAYER_METHODS, SETTINGS, Disconnected, disconnect, disconnected_maps
 from scs_eval.analyses.game_grids import Grids, compose, places_of
 from scs_eval.analyses.inputs import check_images, check_labels, logits_of
 from scs_eval.analyses.localisation_result import LocalisationResult
 from scs_eval.analyses.many_classes import SHARED, pixel_maps
 from scs_eval.analyses.partial import Partial, work_key
+from scs_eval.analyses.perturbation import MAPS
 from scs_eval.analyses.pointing import (
     ceiling,
     default_smooth,
@@ -40,6 +41,7 @@ LOOKS = ("auto", "whole", "windows")
 COARSE = ("gradcam", "normgrad", "rollout")
 WHOLE = "whole grid"
 SHOWN = 3  # grids whose maps are kept
+FEW = 4  # grids at once of a costly method
 SAVE_SECONDS = 5.0
 
 Maps = Callable[[Tensor, Tensor], Tensor]  # grids (G, 3, H, W), targets (G, n²) -> (G, n², H, W)
@@ -100,7 +102,7 @@ def localisation(
     maps_of = _maps_of(model, heads, seen, options)
     score = _scorer(protocol, side=grids.side, smooth=smooth, counts=counts)
     if batch_size is None:
-        batch_size = _batch_size(heads or model, first, seen, alone=method in SHARED or heads is not None, grids=grids)
+        batch_size = _batch_size(heads or model, first, seen, method=method, classes=grids.side**2)
     settings: dict[str, Any] = {
         "device": str(device_of(model)), "seed": seed, "protocol": protocol, "setting": setting, "look": str(seen),
         "smooth": smooth, "top": top, "method": method, "side": grids.side,
@@ -204,10 +206,17 @@ def _scorer(
     return score
 
 
-def _batch_size(network: nn.Module, grid: Tensor, seen: Windows | str, *, alone: bool, grids: Grids) -> int:
-    """How many grids fit: a grid is its windows, and unless it is there `alone` it is there once for every class."""
+def _batch_size(network: nn.Module, grid: Tensor, seen: Windows | str, *, method: str, classes: int) -> int:
+    """How many grids fit: a grid is its windows, and unless the method shares passes it is there for every class.
+
+    Of methods that take many passes for a grid only a few at once, so that the bar moves and little is lost.
+    """
+    if method in MAPS:
+        return 1  # they go image by image anyway
     fits = fitting(network, grid if isinstance(seen, str) else seen.cut(grid))
-    return fits if alone else max(1, fits // grids.side**2)
+    shared = (*SHARED, *LAYER_METHODS) if isinstance(network, Disconnected) else SHARED
+    fits = fits if method in shared else fits // classes
+    return max(1, fits if find_method(method).cheap else min(FEW, fits))
 
 
 def _play(

@@ -1,7 +1,8 @@
 """The maps of several classes of one image, from one forward pass where the method allows it.
 
-Gradients, input × gradient, integrated gradients and W(x)⊙x share the forward pass among the classes; each class costs
-a backward pass. Other methods get the image once for every class, all in one batch.
+Gradients, input × gradient, integrated gradients and W(x)⊙x share the forward pass among the classes, and each class
+costs a backward pass; occlusion, RISE and LIME ask about all classes at once. Other methods get the image once for
+every class, all in one batch.
 """
 
 from collections.abc import Iterator
@@ -13,12 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.attribution import INTGRAD_STEPS, attribute, pixel_contributions
+from scs_eval.analyses.batching import in_halves
 from scs_eval.analyses.layer_maps import UnsuitableError
+from scs_eval.analyses.perturbation import MAPS, several_classes
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.models.decomposition import decompose
 from scs_eval.models.layers import AddInverse
 
-SHARED = ("grad", "ixg", "intgrad", "wx")  # methods that share a forward pass
+SHARED = ("grad", "ixg", "intgrad", "wx", "rollout", *MAPS)  # methods that share forward passes among the classes
 
 
 def pixel_maps(
@@ -46,9 +49,25 @@ def _maps(model: nn.Module, images: Tensor, targets: Tensor, *, method: str, see
         return (gradients if method == "grad" else gradients * start[:, None]).sum(2)
     if method == "intgrad":
         return _integrated(model, images, targets, encoded=encoded)
+    if method in MAPS:
+        return images.shape[1] * several_classes(method, model, images, targets, seed)  # the same in every channel
+    if method == "rollout":  # says the same of every class
+        one = attribute(model, images, targets[:, 0], method=method, seed=seed).sum(1, keepdim=True)
+        return one.expand(-1, targets.shape[1], -1, -1)
+    return _repeated(model, images, targets, method=method, seed=seed)
+
+
+def _repeated(model: nn.Module, images: Tensor, targets: Tensor, *, method: str, seed: int) -> Tensor:
+    """Every image once for each of its classes, in one batch; fewer at once if not even one image's classes fit."""
     count = targets.shape[1]
-    repeated = images.repeat_interleave(count, 0)
-    return attribute(model, repeated, targets.flatten(), method=method, seed=seed).sum(1).unflatten(0, (-1, count))
+    repeated, classes = images.repeat_interleave(count, 0), targets.flatten()
+
+    def some(part: slice) -> Tensor:
+        return attribute(model, repeated[part], classes[part], method=method, seed=seed).sum(1)
+
+    whole = len(images) > 1  # then the caller can halve
+    parts = [some(slice(None))] if whole else [maps for _, maps in in_halves(count, count, some)]
+    return torch.cat(parts).unflatten(0, (-1, count))
 
 
 def class_gradients(

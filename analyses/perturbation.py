@@ -1,36 +1,62 @@
 """Attribution by hiding parts of the image and watching the answer: occlusion, RISE and LIME. No gradient needed."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-PASSES_AT_ONCE = 500
+PASSES_AT_ONCE, PIXELS_AT_ONCE = 500, 2**22  # of the hidden versions of an image: at most so many, and so large in all
 RISE_MASKS, RISE_GRID, RISE_SHARE = 1000, 7, 0.5
 LIME_SAMPLES, LIME_WIDTH, LIME_RIDGE = 500, 0.25, 1.0  # B-cos v2, supplement D: the published package's defaults
-SEGMENTS = 50
+QUICKSHIFT = {"kernel_size": 4, "max_dist": 200, "ratio": 0.2, "rng": 42}  # the published package's; ties by lot
+FEWEST, SEGMENTS = 10, 50  # superpixels of quickshift that will do; of SLIC where they do not
+
+# Of one image (3, H, W) the maps (K, H, W) of K classes: which parts are hidden does not depend on the class, so one
+# round of passes serves all of them.
+Maps = Callable[[nn.Module, Tensor, Tensor, int], Tensor]
 
 
 def occlusion(model: nn.Module, images: Tensor, targets: Tensor, seed: int = 0) -> Tensor:
     """How far the logit falls when a black square covers a pixel (Zeiler and Fergus 2014).
 
-    The square's side is a sixth of the image's (5 of 32 pixels), its step half of that.
+    The square's side is a sixth of the image's (5 of 32 pixels), its step half of that; a pixel has the mean of the
+    squares that cover it.
     """
-    from captum.attr import Occlusion
+    return _one_class_each(_occlusion, model, images, targets, seed)
 
-    side, at_once = window(images), max(1, PASSES_AT_ONCE // len(images))
+
+def several_classes(method: str, model: nn.Module, images: Tensor, targets: Tensor, seed: int = 0) -> Tensor:
+    """The maps (N, K, H, W) of K classes `targets` (N, K) of each image, from as many passes as one class takes."""
+    function = MAPS[method]
+    return torch.stack([function(model, image, classes, seed) for image, classes in zip(images, targets, strict=True)])
+
+
+def _one_class_each(function: Maps, model: nn.Module, images: Tensor, targets: Tensor, seed: int) -> Tensor:
+    maps = [function(model, image, target[None], seed) for image, target in zip(images, targets, strict=True)]
+    return torch.stack(maps).expand(-1, images.shape[1], -1, -1)
+
+
+def _occlusion(model: nn.Module, image: Tensor, targets: Tensor, seed: int) -> Tensor:
+    squares = _squares(image)
+    answer = _answers(model, [image[None]], targets)
+    fall = answer - _answers(model, (image * (1 - part) for part in squares.split(_at_once(image))), targets)
+    cover = squares[:, 0].flatten(1)
+    return (fall.T @ cover / cover.sum(0)).unflatten(1, image.shape[1:])
+
+
+def _squares(image: Tensor) -> Tensor:
+    """(M, 1, H, W): 1 where a square is; those at the far edges are cut off there."""
+    side = window(image[None])
     step = max(1, side // 2)
-    with torch.no_grad():
-        return Occlusion(model).attribute(
-            images,
-            target=targets,
-            sliding_window_shapes=(images.shape[1], side, side),
-            strides=(images.shape[1], step, step),
-            perturbations_per_eval=at_once,
-        )
+    rows, columns = (range(0, math.ceil((length - side) / step) * step + 1, step) for length in image.shape[1:])
+    squares = image.new_zeros(len(rows), len(columns), 1, *image.shape[1:])
+    for i, top in enumerate(rows):
+        for j, left in enumerate(columns):
+            squares[i, j, :, top : top + side, left : left + side] = 1
+    return squares.flatten(0, 1)
 
 
 def window(images: Tensor) -> int:
@@ -44,12 +70,14 @@ def rise(model: nn.Module, images: Tensor, targets: Tensor, seed: int = 0) -> Te
     map = Σ_m (P_m − P̄) m / (M E[m]), P_m = P(class | x ⊙ m); the same M = 1000 masks serve every image. The published
     formula has no P̄, the mean of all P_m: it adds nearly the same to every pixel, and without it a map has signs.
     """
-    masks = rise_masks(images.shape[2:], seed).to(images)
-    maps = []
-    for image, target in zip(images, targets, strict=True):
-        scores = _probabilities(model, (image * part for part in masks.split(PASSES_AT_ONCE)), target)
-        maps.append(((scores - scores.mean())[:, None, None, None] * masks).sum(0) / (len(masks) * RISE_SHARE))
-    return torch.stack(maps).expand(-1, images.shape[1], -1, -1)
+    return _one_class_each(_rise, model, images, targets, seed)
+
+
+def _rise(model: nn.Module, image: Tensor, targets: Tensor, seed: int) -> Tensor:
+    masks = rise_masks(image.shape[1:], seed).to(image)
+    scores = _answers(model, (image * part for part in masks.split(_at_once(image))), targets, chances=True)
+    centred = (scores - scores.mean(0)).T @ masks.flatten(1)
+    return centred.unflatten(1, image.shape[1:]) / (len(masks) * RISE_SHARE)
 
 
 def rise_masks(size: torch.Size, seed: int) -> Tensor:
@@ -67,35 +95,40 @@ def lime(model: nn.Module, images: Tensor, targets: Tensor, seed: int = 0) -> Te
     """LIME: the weight of each superpixel in a local linear model of the class's probability (Ribeiro et al. 2016).
 
     500 samples, each superpixel shown or replaced by its mean colour with equal chance; weights exp(−d²/0.25²) with d
-    the cosine distance to the whole image; ridge regression. The published package segments by quickshift with kernel
-    4, made for 224 pixels; a CIFAR image it leaves in one to three pieces, so superpixels are SLIC's.
+    the cosine distance to the whole image; ridge regression.
     """
-    maps = [_lime_one(model, image, target, seed) for image, target in zip(images, targets, strict=True)]
-    return torch.stack(maps).expand(-1, images.shape[1], -1, -1)
+    return _one_class_each(_lime, model, images, targets, seed)
 
 
 def superpixels(image: Tensor) -> Tensor:
-    """(H, W) numbers 0, 1 … of the superpixels of an image (3, H, W)."""
-    from skimage.segmentation import slic
+    """(H, W) numbers 0, 1 … of the superpixels of an image (3, H, W).
+
+    Quickshift's with kernel 4, as in the published package. Made for 224 pixels, it leaves a CIFAR image in one to three
+    pieces; of an image with so few pieces the superpixels are SLIC's.
+    """
+    from skimage.segmentation import quickshift, slic
 
     pixels = image.permute(1, 2, 0).double().cpu().numpy()
-    _, numbers = np.unique(slic(pixels, n_segments=SEGMENTS, start_label=0), return_inverse=True)
+    found = quickshift(pixels, **QUICKSHIFT)
+    if len(np.unique(found)) < FEWEST:
+        found = slic(pixels, n_segments=SEGMENTS, start_label=0)
+    _, numbers = np.unique(found, return_inverse=True)
     return torch.from_numpy(numbers.reshape(pixels.shape[:2])).long()
 
 
-def _lime_one(model: nn.Module, image: Tensor, target: Tensor, seed: int) -> Tensor:
+def _lime(model: nn.Module, image: Tensor, targets: Tensor, seed: int) -> Tensor:
     segments = superpixels(image).to(image.device)
     count = int(segments.max()) + 1
     shown = torch.randint(0, 2, (LIME_SAMPLES, count), generator=torch.Generator().manual_seed(seed)).to(image)
     shown[0] = 1  # the image itself, as in the published package
     gone = _mean_colours(image, segments, count)
-    versions = (torch.where(part[:, segments][:, None] > 0, image, gone) for part in shown.split(PASSES_AT_ONCE))
-    weights = ridge(shown.double(), _probabilities(model, versions, target).double())
-    return weights[segments][None].to(image)
+    versions = (torch.where(part[:, segments][:, None] > 0, image, gone) for part in shown.split(_at_once(image)))
+    weights = ridge(shown.double(), _answers(model, versions, targets, chances=True).double())
+    return weights.T[:, segments].to(image)
 
 
 def ridge(shown: Tensor, answers: Tensor) -> Tensor:
-    """Coefficients (S,) of the weighted ridge regression with intercept of `answers` (M,) on `shown` (M, S)."""
+    """Coefficients (S[, K]) of the weighted ridge regression with intercept of `answers` (M[, K]) on `shown` (M, S)."""
     cosine = shown.sum(1) / (shown.norm(dim=1) * math.sqrt(shown.shape[1])).clamp(min=1e-12)
     weight = torch.exp(-((1 - cosine) ** 2) / LIME_WIDTH**2).sqrt()  # the published kernel is this root
     share = weight / weight.sum()
@@ -113,6 +146,14 @@ def _mean_colours(image: Tensor, segments: Tensor, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def _probabilities(model: nn.Module, versions: Iterable[Tensor], target: Tensor) -> Tensor:
-    """(M,) the softmax of the class for every version of an image."""
-    return torch.cat([model(part).softmax(1)[:, target] for part in versions])
+def _answers(model: nn.Module, versions: Iterable[Tensor], targets: Tensor, *, chances: bool = False) -> Tensor:
+    """(M, K) the logits, or their softmax, of K classes for every version of an image."""
+    parts = (model(part) for part in versions)
+    return torch.cat([(logits.softmax(1) if chances else logits)[:, targets] for logits in parts])
+
+
+def _at_once(image: Tensor) -> int:
+    return max(1, min(PASSES_AT_ONCE, PIXELS_AT_ONCE // image[0].numel()))
+
+
+MAPS: dict[str, Maps] = {"occlusion": _occlusion, "rise": _rise, "lime": _lime}

@@ -10,13 +10,14 @@ from bcos.modules import norms
 from captum import attr
 from torch import Tensor, nn
 
-from scs_eval.analyses import many_classes
+from scs_eval.analyses import many_classes, perturbation
 from scs_eval.analyses.attribution import attribute
 from scs_eval.analyses.disconnected import disconnect, disconnected_maps, tiles, untiled
 from scs_eval.analyses.game_grids import compose, published_grids
 from scs_eval.analyses.layer_maps import UnsuitableError
 from scs_eval.analyses.localisation import localisation
 from scs_eval.analyses.many_classes import pixel_maps
+from scs_eval.analyses.perturbation import window
 from scs_eval.analyses.windows import Windows, has_attention, takes
 from scs_eval.errors import InputError
 from scs_eval.models.decomposition import decompose
@@ -48,12 +49,28 @@ def count_passes(model: nn.Module) -> list[int]:
     return seen
 
 
-@pytest.mark.parametrize("method", ["grad", "ixg", "intgrad", "gradcam", "occlusion"])
+CAPTUMS = ["grad", "ixg", "intgrad", "gradcam", "guided-backprop", "deeplift", "smoothgrad"]
+
+
+@pytest.mark.parametrize("method", [*CAPTUMS, "occlusion", "lime", "rise"])
 def test_several_classes_are_one_after_another(method: str) -> None:
     found = pixel_maps(convolutional(), GRIDS, TARGETS, method=method)
+    rounding = 1e-3 if method == "rise" else 2e-6  # fp32, sums in another order; RISE's masks all but cancel
     for k in range(4):
-        one = attribute(convolutional(), GRIDS, TARGETS[:, k], method=method).sum(1)  # captum's, class by class
-        assert (found[:, k] - one).abs().max() <= 2e-6 * one.abs().max()  # fp32, sums in another order
+        one = attribute(convolutional(), GRIDS, TARGETS[:, k], method=method).sum(1)  # class by class
+        assert (found[:, k] - one).abs().max() <= rounding * one.abs().max()
+
+
+def test_occlusion_of_several_classes_is_captums() -> None:
+    """On 16 pixels the last squares of three end at the edge; on 27 those of four, every two pixels, are cut there."""
+    for extent in (16, 27):
+        image = torch.rand(1, 3, extent, extent, generator=torch.Generator().manual_seed(extent))
+        found = pixel_maps(convolutional(), image, TARGETS[:1], method="occlusion")
+        side = window(image)
+        shapes = {"sliding_window_shapes": (3, side, side), "strides": (3, side // 2, side // 2)}
+        for k in range(4):
+            one = attr.Occlusion(convolutional()).attribute(image, target=int(TARGETS[0, k]), **shapes).sum(1)
+            assert (found[:, k] - one).abs().max() <= 1e-4 * one.abs().max()  # differences of logits in fp32
 
 
 def test_contributions_of_several_classes() -> None:
@@ -64,7 +81,18 @@ def test_contributions_of_several_classes() -> None:
         assert (found[:, k] - one).abs().max() <= 1e-5 * one.abs().max()
 
 
-@pytest.mark.parametrize(("method", "passes"), [("grad", [2]), ("ixg", [2]), ("wx", [2]), ("intgrad", [2] * 50)])
+@pytest.mark.parametrize(
+    ("method", "passes"),
+    [
+        ("grad", [2]),
+        ("ixg", [2]),
+        ("wx", [2]),
+        ("intgrad", [2] * 50),
+        ("lime", [500, 500]),  # versions of the first image, then of the second, whatever the number of classes
+        ("rise", [500] * 4),
+        ("occlusion", [1, 196, 1, 196]),
+    ],
+)
 def test_classes_share_a_forward_pass(method: str, passes: list[int]) -> None:
     model = convolutional()
     seen = count_passes(model)
@@ -72,11 +100,48 @@ def test_classes_share_a_forward_pass(method: str, passes: list[int]) -> None:
     assert seen == passes
 
 
-def test_other_methods_get_all_classes_in_one_batch() -> None:
+def test_large_images_are_hidden_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perturbation, "PIXELS_AT_ONCE", 100 * 16 * 16)
     model = convolutional()
     seen = count_passes(model)
-    pixel_maps(model, GRIDS, TARGETS, method="gradcam")
-    assert max(seen) == 8
+    found = pixel_maps(model, GRIDS[:1], TARGETS[:1], method="lime")
+    assert seen == [100] * 5
+    monkeypatch.undo()
+    torch.testing.assert_close(found, pixel_maps(model, GRIDS[:1], TARGETS[:1], method="lime"), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("method", ["gradcam", "guided-backprop", "deeplift"])
+def test_other_methods_get_all_classes_in_one_batch(method: str) -> None:
+    model = convolutional()
+    seen: list[int] = []
+    model[0].forward = lambda x, own=model[0].forward: (seen.append(len(x)), own(x))[1]  # also in captum's copies
+    pixel_maps(model, GRIDS, TARGETS, method=method)
+    assert max(seen) == (16 if method == "deeplift" else 8)  # DeepLIFT's baselines are in the same batch
+    assert sorted(seen)[-2] <= 8
+
+
+@pytest.mark.parametrize("largest", [1, 3])
+def test_classes_of_one_grid_are_halved_when_memory_runs_out(largest: int) -> None:
+    model = convolutional()
+    wanted = pixel_maps(model, GRIDS[:1], TARGETS[:1], method="gradcam")
+
+    def full(_module: nn.Module, inputs: tuple[Tensor]) -> None:
+        if len(inputs[0]) > largest:
+            raise torch.OutOfMemoryError("no room")
+
+    model.register_forward_pre_hook(full)
+    torch.testing.assert_close(pixel_maps(model, GRIDS[:1], TARGETS[:1], method="gradcam"), wanted)
+    with pytest.raises(torch.OutOfMemoryError):
+        pixel_maps(model, GRIDS, TARGETS, method="gradcam")  # two grids: the caller takes fewer
+
+
+def test_rollout_is_one_pass_for_all_classes() -> None:
+    model = create_model("vit_ti_conv", num_classes=5).eval()
+    seen = count_passes(model)
+    found = pixel_maps(model, torch.rand(1, 3, 224, 224), TARGETS[:1], method="rollout")
+    assert found.shape == (1, 4, 224, 224)
+    assert set(seen) == {1}
+    assert torch.equal(found[:, 0], found[:, 3])
 
 
 def twins() -> tuple[nn.Module, nn.Module]:
@@ -213,6 +278,33 @@ def test_disconnected_cells_get_nothing(method: str) -> None:
             if method != "smoothgrad":  # its noise is drawn for the whole grid
                 own = tiles(found[grid, cell][None, None], 2)[cell, 0]
                 assert (own - alone[grid]).abs().max() <= 2e-6 * alone[grid].abs().max()
+
+
+class Head(nn.Module):
+    """The logits of one cell's head alone."""
+
+    def __init__(self, heads: nn.Module, cell: int) -> None:
+        super().__init__()
+        self.heads, self.cell = heads, cell
+
+    def forward(self, grids: Tensor) -> Tensor:
+        return self.heads(grids).unflatten(1, (4, 5))[:, self.cell]
+
+
+@pytest.mark.parametrize("setting", ["difull", "dipart"])
+@pytest.mark.parametrize("method", ["lime", "rise", "occlusion", "deeplift"])
+def test_all_heads_at_once_are_one_after_another(setting: str, method: str) -> None:
+    heads = disconnect(convolutional(), GRIDS[:1], side=2, setting=setting)
+    found = disconnected_maps(heads, GRIDS, TARGETS, method=method, seed=0)
+    for cell in range(4):
+        one = attribute(Head(heads, cell), GRIDS, TARGETS[:, cell], method=method).sum(1)
+        assert (found[:, cell] - one).abs().max() <= 1e-3 * one.abs().max()  # small differences of probabilities, fp32
+
+
+def test_rollout_has_no_heads() -> None:
+    heads = disconnect(convolutional(), GRIDS[:1], side=2, setting="difull")
+    with pytest.raises(UnsuitableError, match="same for every head"):
+        disconnected_maps(heads, GRIDS, TARGETS, method="rollout", seed=0)
 
 
 def test_disconnected_contributions_of_encoded_images() -> None:
