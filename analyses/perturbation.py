@@ -103,8 +103,8 @@ def lime(model: nn.Module, images: Tensor, targets: Tensor, seed: int = 0) -> Te
 def superpixels(image: Tensor) -> Tensor:
     """(H, W) numbers 0, 1 … of the superpixels of an image (3, H, W).
 
-    Quickshift's with kernel 4, as in the published package. Made for 224 pixels, it leaves a CIFAR image in one to three
-    pieces; of an image with so few pieces the superpixels are SLIC's.
+    Quickshift's with kernel 4, as in the published package. Made for 224 pixels, it leaves a CIFAR image in one to
+    three pieces; of an image with so few pieces the superpixels are SLIC's.
     """
     from skimage.segmentation import quickshift, slic
 
