@@ -46,6 +46,16 @@ class Result(ABC):
     label: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = Result.__repr__  # type: ignore[method-assign]  # a dataclass would print all its arrays
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.label!r}>"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.label}\n{self.summary().to_string(index=False)}"
+
     @abstractmethod
     def table(self) -> pd.DataFrame:
         """All numbers, one row per thing compared, unrounded."""
@@ -117,6 +127,7 @@ class Comparison(Result, Generic[R]):
     results: tuple[R, ...]
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         for base in getattr(cls, "__orig_bases__", ()):
             if get_origin(base) is Comparison:
                 COMPARISONS[get_args(base)[0]] = cls

@@ -62,7 +62,8 @@ def test_the_map_is_the_methods(explorer):
 
     set_all(explorer, method="ixg", class_="dog")
     dog = DATA.classes.index("dog")
-    maps = InputXGradient(explorer.models["scs"]).attribute(DATA.images[:1].clone().requires_grad_(), target=dog)[0].detach().numpy()
+    image = DATA.images[:1].clone().requires_grad_()
+    maps = InputXGradient(explorer.models["scs"]).attribute(image, target=dog)[0].detach().numpy()
     size = next(picture for title, picture in pictures(explorer).items() if title.startswith("size"))
     brightness = size.astype(int).sum(-1)
     assert brightness[np.unravel_index(np.abs(maps).max(0).argmax(), (32, 32))] == brightness.max()

@@ -88,6 +88,14 @@ def test_jupyter_shows_table_and_picture_and_escapes() -> None:
     assert "data:image/png;base64,iVBOR" in shown
 
 
+def test_plain_text_is_short_and_print_shows_the_summary() -> None:
+    assert repr(make("a")) == "<AccuracyResult 'a'>"
+    both = AccuracyComparison.of([make("a"), make("b")], label="x")
+    assert repr(both) == "<AccuracyComparison 'x'>"
+    assert str(both).startswith("accuracy: x\n")
+    assert "75.0 [30.1, 95.4]" in str(both)  # Wilson's interval of 3 in 4, by R's binom.wilson(3, 4)
+
+
 def test_figures_are_not_left_open() -> None:
     from matplotlib import pyplot as plt
 
