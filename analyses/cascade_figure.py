@@ -7,7 +7,7 @@ import numpy as np
 
 from scs_eval.analyses import style
 from scs_eval.analyses.faithfulness_figure import Model, draw_line, looks, write_note
-from scs_eval.analyses.map_grid import COLOURS, scaled
+from scs_eval.analyses.map_grid import COLOURS, EMPTY, say_empty, scaled
 from scs_eval.analyses.map_similarity import MEASURES
 
 if TYPE_CHECKING:
@@ -107,5 +107,4 @@ def _cell(ax: "Axes", picture: np.ndarray, *, column: float, row: int, head: str
     ax.imshow(shown, extent=(left, left + 1, top + 1, top), cmap=COLOURS, vmin=0, vmax=1, interpolation="nearest")
     ax.text(left + 0.5, top - 0.06, head, ha="center", va="bottom", fontsize=6.5)
     if not shown.any():
-        words = "no map" if np.isnan(picture).any() else "0 everywhere"
-        ax.text(left + 0.5, top + 0.5, words, ha="center", va="center", fontsize=6.5, color="white")
+        say_empty(ax, left + 0.5, top + 0.5, "no map" if np.isnan(picture).any() else EMPTY)

@@ -17,4 +17,5 @@ def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 def percent(share: float) -> str:
     """Rounded to what can be read."""
-    return f"{100 * share:.0f} %" if abs(share) >= 0.1 or share == 0 else f"{100 * share:.2g} %"
+    text = f"{100 * share:.0f} %" if abs(share) >= 0.1 or share == 0 else f"{100 * share:.2g} %"
+    return text.replace("-", "−")  # the sign that is printed

@@ -39,7 +39,7 @@ def delta_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Fi
     columns = [_images(result)]
     for place, title in enumerate(("most likely", "second")):
         shown = _pictures(result, FIRST + place) if result.coloured else colour.signed(maps[place], scale=scale)
-        names = [f"{result.classes[k]} {logit:.2f}" for k, logit in _top(result, place)]
+        names = [f"{result.classes[k]} {_number(logit)}" for k, logit in _top(result, place)]
         columns.append(Column(title=title, pictures=shown, captions=names))
     columns.append(Column(title="difference Δ", pictures=colour.signed(result.delta[:SHOWN]), captions=_leads(result)))
     note = f"{_whose(result)}\nΔ: for the most likely class (orange) or the second (blue). {SCALE}"
@@ -54,7 +54,7 @@ def mean_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Fig
     scale = np.max([colour.scale_of(each[:SHOWN]) for each in parts.values()], axis=0)
     columns = [_images(result)]
     for title, maps in parts.items():
-        captions = [f"sum {each:.2f}" for each in maps.sum((1, 2))[:SHOWN]]
+        captions = [f"sum {_number(each)}" for each in maps.sum((1, 2))[:SHOWN]]
         columns.append(Column(title=title, pictures=colour.signed(maps[:SHOWN], scale=scale), captions=captions))
     note = f"{_whose(result)}\n{NOTE[:-1]}, the largest of a row for all of it."
     return Grid(columns=columns, note=note).draw(ax)
@@ -90,12 +90,18 @@ def _text(result: "ContributionsResult", place: int) -> str:
     row = result.table().iloc[place]
     lines = [
         f"explained: {row['explained']}",
-        f"logit {row['logit']:.2f} =",
-        f"   pixels {row['contributions']:.2f}",
-        f"   + bias {row['bias']:.2f} ({percent(row['bias_share'])})",
-        f"   + residual {row['residual']:.0e}",
+        f"logit {_number(row['logit'])} =",
+        f"   pixels {_number(row['contributions'])}",
+        f"   + bias {_number(row['bias'])} ({percent(row['bias_share'])})",
+        f"   + residual {_number(row['residual'], '.0e')}",
     ]
     return "\n".join(lines if row["complete"] else [*lines, f"INCOMPLETE by {percent(row['relative_residual'])}"])
+
+
+def _number(value: float, form: str = ".2f") -> str:
+    """With a minus sign as it is printed; what rounds to 0 has none."""
+    text = format(value, form)
+    return text.replace("-", "−") if float(text) else text.lstrip("-")
 
 
 def _whose(result: "ContributionsResult") -> str:
@@ -108,6 +114,6 @@ def _model_column(result: "ContributionsResult") -> Column:
     shown = _pictures(result, EXPLAINED) if result.coloured else colour.signed(result.maps[:SHOWN])
     table = result.table()
     cells = zip(table["explained"], table["logit"], table["complete"], strict=True)
-    names = [f"{name} {logit:.1f}{'' if complete else ' !'}" for name, logit, complete in cells]
+    names = [f"{name} {_number(logit, '.1f')}{'' if complete else ' !'}" for name, logit, complete in cells]
     title = [*split_name(result.label, 13), f"|bias| {percent(float(table['bias_share'].abs().median()))}"]
     return Column(title="\n".join(title), pictures=shown, captions=names)

@@ -8,6 +8,7 @@ import numpy as np
 from scs_eval.analyses.grid import split_name
 from scs_eval.analyses.map_grid import Column, draw_maps
 from scs_eval.analyses.reductions import find_reduction
+from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,33 +17,44 @@ if TYPE_CHECKING:
     from scs_eval.analyses.saliency_result import SaliencyResult
 
 
+WORDS = {"grad": "∂ logit / ∂ pixel (grad)", "wx": "W(x)⊙x (wx)"}  # of methods, for the note
+
+
 def draw(results: Sequence["SaliencyResult"], ax: "Axes | None" = None) -> "Figure":
     """A row for each image that the first result shows, a column for each result."""
     first = results[0]
     names = np.array(first.classes)
-    shown = range(len(first.images))
-    columns = [_column(result, len(shown), several=len({each.method for each in results}) > 1) for result in results]
-    rows = [str(names[first.labels[i]]) for i in shown]
+    shown = first.indices[: len(first.images)]
+    columns = [_column(result, shown, several=len({each.method for each in results}) > 1) for result in results]
+    rows = [str(name) for name in names[first.labels[: len(shown)]]]
     return draw_maps(first.images, rows, columns, note=_note(results), ax=ax)
 
 
-def _column(result: "SaliencyResult", count: int, *, several: bool) -> Column:
+def _column(result: "SaliencyResult", shown: np.ndarray, *, several: bool) -> Column:
     """A model's maps, what it predicted, and its title: accuracy overall, and of the class if all images have one."""
-    shown = result.labels[:count]
+    places = _places(result, shown)
+    labels, predictions = result.labels[places], result.predictions[places]
     lines = [*split_name(result.model), *([result.method] if several else [])]
     if result.accuracy is not None:
         lines.append(f"{100 * result.accuracy:.1f} % overall")
-    own = result.classes[shown[0]]
-    if len(set(shown.tolist())) == 1 and own in result.class_accuracy:
+    own = result.classes[labels[0]]
+    if len(set(labels.tolist())) == 1 and own in result.class_accuracy:
         lines.append(f"{100 * result.class_accuracy[own]:.0f} % {own}")
-    said = [result.classes[position] for position in result.predictions[:count]]
-    right = (result.predictions[:count] == shown).tolist()
-    return Column("\n".join(lines), result.maps[:count], said, right)
+    said = [result.classes[position] for position in predictions]
+    return Column("\n".join(lines), result.maps[places], said, (predictions == labels).tolist())
+
+
+def _places(result: "SaliencyResult", shown: np.ndarray) -> list[int]:
+    """Where the images with these indices are: results of another number of images may have them in another order."""
+    places = {int(index): place for place, index in enumerate(result.indices)}
+    if missing := [index for index in shown.tolist() if index not in places]:
+        raise InputError(f"{result.label} has no map of image {missing[0]}; draw results for the same images")
+    return [places[index] for index in shown.tolist()]
 
 
 def _note(results: Sequence["SaliencyResult"]) -> str:
     """What the colours and words mean."""
-    methods = ", ".join(dict.fromkeys(result.method for result in results))
+    methods = ", ".join(dict.fromkeys(WORDS.get(result.method, result.method) for result in results))
     asked = {"predicted": "of the predicted class", "label": "of the true class"}.get(
         results[0].target, f"of the class {results[0].target}"
     )

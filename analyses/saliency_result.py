@@ -68,7 +68,8 @@ class SaliencyResult(Result):
         for head, metric in zip(HEADS, METRICS, strict=True):
             mean, low, high = self._mean(metric)
             row[head] = "" if np.isnan(mean) else f"{mean:.3f}" + ("" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]")
-        return pd.DataFrame([{**row, "ms/image": f"{1000 * self.seconds:.3g}"}])
+        milliseconds = 1000 * self.seconds
+        return pd.DataFrame([{**row, "ms/image": f"{milliseconds:,.{0 if milliseconds >= 100 else 1}f}"}])
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The table, and every image with its classes and metrics."""

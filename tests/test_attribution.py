@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from captum import attr
+from skimage.segmentation import quickshift
 from torch import Tensor, nn
 
 from scs_eval.analyses.attribution import METHODS, attribute
@@ -155,6 +156,17 @@ def test_hiding_finds_what_matters(method: str) -> None:
     assert segments.max() >= 5
     for number in segments.unique():  # one value per superpixel
         assert found[segments == number].unique().numel() == 1
+
+
+def test_superpixels_are_quickshifts_where_there_are_enough() -> None:
+    coarse = torch.rand(3, 12, 12, generator=torch.Generator().manual_seed(0))
+    large = coarse.repeat_interleave(8, 1).repeat_interleave(8, 2)
+    expected = quickshift(large.permute(1, 2, 0).numpy(), kernel_size=4, max_dist=200, ratio=0.2, rng=42)
+    found = superpixels(large)
+    assert found.max() >= 9
+    pairs = set(zip(found.flatten().tolist(), expected.flatten().tolist(), strict=True))
+    assert len(pairs) == found.max() + 1 == len(np.unique(expected))  # the same pieces, by whatever numbers
+    assert superpixels(torch.full((3, 32, 32), 0.5)).max() >= 9  # of one colour: SLIC's
 
 
 @pytest.mark.parametrize("method", ["smoothgrad", "lime", "rise"])

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scs_eval.data.choice import choose
+from scs_eval.data.choice import choose, deal
 from scs_eval.errors import InputError
 
 label_lists = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(lambda values: np.array(values, dtype=np.int64))
@@ -64,3 +64,12 @@ def test_every_image_is_as_likely_as_another():
 def test_all_without_n():
     assert choose(np.array([1, 0, 1]), n=None, seed=3).tolist() == [0, 1, 2]
     assert choose(np.array([1, 0, 1]), n=None, seed=3, usable=np.array([True, False, True])).tolist() == [0, 2]
+
+
+def test_dealt_in_rounds_so_that_fewer_begin_like_more():
+    labels = np.array([2, 0, 1, 1, 0, 2, 0, 0, 1])
+    dealt = deal(labels, n=None, seed=3)
+    assert labels[dealt].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 0]
+    assert dealt[:6].tolist() == deal(labels, n=6, seed=3).tolist()
+    assert sorted(dealt[:5]) != sorted(deal(labels, n=5, seed=4))
+    assert choose(labels, n=5, seed=3).tolist() == sorted(deal(labels, n=5, seed=3))

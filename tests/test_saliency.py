@@ -17,11 +17,14 @@ from scs_eval.analyses.map_grid import scaled
 from scs_eval.analyses.reductions import REDUCTIONS
 from scs_eval.analyses.result import load_result
 from scs_eval.analyses.saliency import SaliencyComparison, SaliencyResult, compare, saliency
+from scs_eval.analyses.saliency_figure import draw
 from scs_eval.analyses.statistics import paired_bootstrap
 from scs_eval.analyses.twins import twins
+from scs_eval.cli import images
 from scs_eval.cli import saliency as cli
 from scs_eval.data import ImageData, load_data
 from scs_eval.errors import InputError
+from scs_eval.models.checkpoints import weights_index
 
 CLASSES = ("red", "green", "blue")
 
@@ -166,9 +169,9 @@ def test_many_columns_go_on_several_pages() -> None:
 @pytest.fixture
 def few_images(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ImageData:
     data = load_data("sample", n=20)
-    read = cli.load_images
+    read = images.load_images
     few = lambda source, **options: data if source == "sample" else read(source, **options)  # noqa: E731
-    monkeypatch.setattr(cli, "load_images", few)
+    monkeypatch.setattr(images, "load_images", few)
     monkeypatch.chdir(tmp_path)
     return data
 
@@ -217,8 +220,51 @@ def test_bad_requests_leave_nothing(few_images: ImageData, arguments: tuple[str,
 
 def test_first_images_show_many_classes() -> None:
     data = load_data("sample", n=40)
-    chosen = cli.choose_images(data, class_=None, indices=None, n=None, usual=25, seed=0)
+    chosen = images.choose_images(data, class_=None, indices=None, n=None, usual=25, seed=0)
     assert chosen.labels[:10].tolist() == list(range(10))
     assert len(chosen) == 25
-    only = cli.choose_images(data, class_="frog", indices=None, n=None, usual=100, seed=0)
+    only = images.choose_images(data, class_="frog", indices=None, n=None, usual=100, seed=0)
     assert set(only.labels.tolist()) == {6}
+
+
+def test_a_row_is_one_image_whatever_the_methods_cost(few_images: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "COSTLY", 5)
+    assert run("--method", "grad", "--method", "smoothgrad", "--rows", "7")[1] is None
+    found = load_result("results/saliency/rohrer100k_scs")
+    cheap, costly = found.results
+    assert (len(cheap.maps), len(costly.maps)) == (20, 7)  # more than usual, for the figure has so many rows
+    assert costly.indices.tolist() == cheap.indices[:7].tolist()
+    other = replace(costly, indices=costly.indices + 1)
+    with pytest.raises(InputError, match=f"no map of image {cheap.indices[0]}"):
+        draw([cheap, other])
+
+
+def test_columns_are_matched_by_image() -> None:
+    found = result(samples=0)
+    turned = replace(
+        found, **{key: getattr(found, key)[::-1] for key in ("indices", "labels", "predictions", "targets", "maps")}
+    )
+    pictures = [image.get_array() for image in draw([found, turned]).axes[0].images]
+    for row in range(2):
+        np.testing.assert_array_equal(pictures[2 + row], pictures[4 + row])
+    assert not np.array_equal(pictures[2], pictures[3])
+
+
+def test_titles_know_which_weights_the_accuracy_is_of(few_images: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "ENOUGH", 2)
+    recorded = weights_index()["rohrer100k_scs"]["accuracy"]
+    for arguments, expected in (((), recorded), (("--weights", "none"), None)):
+        assert run("--class", "frog", *arguments)[1] is None
+        found = load_result("results/saliency/rohrer100k_scs")
+        assert found.accuracy == expected
+        assert list(found.class_accuracy) == ["frog"]
+
+
+def test_models_below_the_accuracy_are_left_out_by_name(few_images: ImageData) -> None:
+    index = weights_index()
+    least = index["rohrer100k_conv"]["accuracy"]
+    assert index["rohrer100k_scs"]["accuracy"] < least
+    output, error = run("--model", "rohrer100k_conv", "--min-accuracy", str(least))
+    assert error is None
+    assert "Left out: rohrer100k_scs: its accuracy is" in output
+    assert load_result(output.splitlines()[-1]).model == "rohrer100k_conv"

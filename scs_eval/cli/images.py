@@ -52,7 +52,7 @@ def choose_images(
     import torch
 
     from scs_eval.analyses.saliency import class_position
-    from scs_eval.data.choice import choose
+    from scs_eval.data.choice import deal
 
     if class_ is not None:
         data = data.subset(data.labels == class_position(class_, data.classes))
@@ -60,8 +60,8 @@ def choose_images(
         raise InputError(f"no image of the class {class_!r} in {data.source}")
     if indices is not None:
         return data.subset(torch.tensor(_positions(data, indices, class_)))
-    taken = choose(data.labels.numpy(), n=min(usual, len(data)) if n is None else n, seed=seed)
-    return data.subset(torch.from_numpy(_class_by_class(data.labels.numpy(), taken)))
+    taken = deal(data.labels.numpy(), n=min(usual, len(data)) if n is None else n, seed=seed)
+    return data.subset(torch.from_numpy(taken))
 
 
 def _positions(data: "ImageData", indices: list[int], class_: str | None) -> list[int]:
@@ -71,17 +71,6 @@ def _positions(data: "ImageData", indices: list[int], class_: str | None) -> lis
         of = "" if class_ is None else f" of the class {class_}"
         raise InputError(f"no image{of} with index {missing[0]} in {data.source}; the nearest are {near}")
     return [places[index] for index in indices]
-
-
-def _class_by_class(labels: Any, taken: Any) -> Any:
-    """The images dealt in rounds, one of each class, so that the first few show as many classes as they can."""
-    import numpy as np
-
-    rounds = np.empty(len(taken), dtype=int)
-    for label in np.unique(labels[taken]):
-        here = labels[taken] == label
-        rounds[here] = np.arange(here.sum())
-    return taken[np.lexsort((labels[taken], rounds))]
 
 
 def targets_of(data: "ImageData", target: str) -> "Tensor | None":

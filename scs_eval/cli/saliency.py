@@ -1,5 +1,6 @@
 """`scs-eval saliency`: what each model looks at, as a figure and in numbers."""
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -7,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scs_eval.cli.images import choose_images
-from scs_eval.cli.options import data_options, load_images, parse_indices
+from scs_eval.cli.images import pick_images
+from scs_eval.cli.options import data_options, parse_indices
 from scs_eval.cli.output import choose_device, choose_out, data_settings, finish, output_options
 from scs_eval.cli.progress import progress
-from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_option, source_of
+from scs_eval.cli.sources import asked_for, choose_models, input_size_of, load_all, model_option, source_of
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,14 +60,13 @@ def command(
     95 % intervals; with a network's convolution twin among the models, a paired test says whether its maps are sparser.
 
     Methods: grad, ixg, intgrad, smoothgrad, guided-backprop, deeplift, gradcam, lime, occlusion, rise, normgrad, wx,
-    and rollout for ViTs.
-    One that cannot serve a model is left out with a word why.
+    and rollout for ViTs. One that cannot serve a model is left out with a word why.
 
     \b
     Examples:
       scs-eval saliency --model rohrer100k_scs
       scs-eval saliency --model 'rohrer100k*' --class airplane --min-accuracy 0.6
-      scs-eval saliency --model rohrer100k_scs --method grad --method wx --indices 3,10
+      scs-eval saliency --model rohrer100k_scs --method grad --method wx --indices 27,36
     """
     methods = choose_methods(methods)
     wanted = parse_indices(indices)
@@ -74,32 +74,30 @@ def command(
     out = choose_out(out, analysis="saliency", names=models)
     device = choose_device(device)
     networks = {name: network.to(device) for name, network in load_all(names).items()}
+    options: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "skip_bad": skip_bad}
 
     @cache
     def images(size: int | None) -> "ImageData":
-        some = data not in ("sample", "cifar10") and class_ is None and wanted is None  # not all of a large folder
-        options: dict[str, Any] = {"data_dir": data_dir, "seed": seed, "skip_bad": skip_bad, "size": size}
-        try:
-            return load_images(data, n=(n or CHEAP) if some else None, **options)
-        except InputError:
-            if n or not some:
-                raise
-            return load_images(data, n=None, **options)  # a folder with fewer images than we would have taken
+        usual = max(rows, *map(default_n, methods))
+        return pick_images(data, class_=class_, indices=wanted, n=n, usual=usual, size=size, **options)
 
     @cache
-    def accuracies(name: str) -> dict[str, float]:
-        return class_accuracies(networks[name], images(input_size_of(name)))
+    def own_accuracy(name: str, only: str) -> dict[str, float]:
+        found = pick_images(data, class_=only, n=None, usual=sys.maxsize, size=input_size_of(name), **options)
+        return class_accuracies(networks[name], found)
 
     def run(name: str, method: str) -> "SaliencyResult":
         from scs_eval.analyses.saliency import saliency
 
-        everything = images(input_size_of(name))
-        chosen = choose_images(everything, class_=class_, indices=wanted, n=n, usual=default_n(method), seed=seed)
-        shares = accuracies(name)
+        chosen = images(input_size_of(name))
+        if n is None and wanted is None:
+            chosen = chosen.subset(slice(max(rows, default_n(method))))  # the first of what other methods get
+        shown = len(wanted or ()) or rows
+        only = only_class(chosen.subset(slice(shown))) if class_ or wanted else None
         result = saliency(
             networks[name], chosen.images, chosen.labels, classes=chosen.classes, method=method, reduce=reduce,
-            target=target, label=name, indices=chosen.indices, shown=len(wanted or ()) or rows, seed=seed,
-            accuracy=recorded_accuracy(name), class_accuracy=shares,
+            target=target, label=name, indices=chosen.indices, shown=shown, seed=seed,
+            accuracy=recorded_accuracy(name), class_accuracy=own_accuracy(name, only) if only else {},
         )  # fmt: skip
         return result.with_settings(data_settings(chosen, seed=seed))
 
@@ -144,17 +142,20 @@ def accurate(names: Sequence[str], least: float | None) -> list[str]:
     """Models that are right at least that often by the index of weights; those it does not know stay."""
     if least is None:
         return list(names)
-    kept = [name for name in names if (share := recorded_accuracy(name)) is None or share >= least]
-    if not kept:
+    shares = {name: recorded_accuracy(name) for name in names}
+    low = {name: share for name, share in shares.items() if share is not None and share < least}
+    if len(low) == len(shares):
         raise InputError(f"no model asked for has an accuracy of {least:g} or more; lower --min-accuracy")
-    return kept
+    for name, share in low.items():
+        click.echo(f"Left out: {name}: its accuracy is {share:g}", err=True)
+    return [name for name in names if name not in low]
 
 
 def recorded_accuracy(name: str) -> float | None:
-    """On the whole test set, when the model was trained."""
+    """On the whole test set, when the weights that are shipped were trained; None for any others."""
     from scs_eval.models.checkpoints import weights_index
 
-    return weights_index().get(source_of(name), {}).get("accuracy")
+    return weights_index().get(source_of(name), {}).get("accuracy") if asked_for()["weights"] is None else None
 
 
 def default_n(method: str) -> int:
@@ -162,6 +163,12 @@ def default_n(method: str) -> int:
     from scs_eval.analyses.attribution import find_method
 
     return CHEAP if find_method(method).cheap else COSTLY
+
+
+def only_class(data: "ImageData") -> str | None:
+    """The class that all of the images have, if they do."""
+    found = set(data.labels.tolist())
+    return data.classes[found.pop()] if len(found) == 1 else None
 
 
 def class_accuracies(network: "nn.Module", data: "ImageData") -> dict[str, float]:

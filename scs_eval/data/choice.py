@@ -11,19 +11,27 @@ def choose(
 ) -> NDArray[np.int64]:
     """Positions of n images in rising order (all of them if n is None), none where `usable` (N,) is false.
 
-    The images are shuffled and dealt in rounds, one of each class that has any left, until there are n. So no class
-    has two images more than another unless the other is used up; with the same seed a smaller choice lies inside every
-    larger one; and making an image unusable replaces that image alone.
+    They are dealt as `deal` says. So no class has two images more than another unless the other is used up; with the
+    same seed a smaller choice lies inside every larger one; and making an image unusable replaces that image alone.
+    """
+    return np.sort(deal(labels, n=n, seed=seed, usable=usable))
+
+
+def deal(
+    labels: NDArray[np.int64], *, n: int | None, seed: int, usable: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """Positions of n images, shuffled by `seed` and dealt in rounds, one of each class that has any left, by class.
+
+    With the same seed a smaller choice is the beginning of every larger one, as long as rounds are whole.
     """
     order = np.random.default_rng(seed).permutation(len(labels))
     if usable is not None:
         order = order[usable[order]]
-    if n is None:
-        return np.sort(order)
-    if n > len(order):
+    if n is not None and n > len(order):
         raise InputError(f"expected n of at most {len(order)}, as many images as there are, got {n}; ask for fewer")
-    dealt = np.argsort(_round(labels[order]), kind="stable")
-    return np.sort(order[dealt[:n]])
+    rounds = _round(labels[order])
+    dealt = np.argsort(rounds, kind="stable")[:n]
+    return order[dealt[np.lexsort((labels[order][dealt], rounds[dealt]))]]
 
 
 def _round(labels: NDArray[np.int64]) -> NDArray[np.int64]:
