@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import track
 
 from scs_eval.data.choice import choose
+from scs_eval.data.class_names import arrange
 from scs_eval.data.decode import UnreadableImageError, read_image
 from scs_eval.data.image_data import ImageData
 from scs_eval.errors import InputError
@@ -21,15 +22,24 @@ LONG_LOAD = 200  # images from which on a progress bar is worth its flicker
 
 
 def read_folder(
-    folder: Path, *, n: int | None, seed: int, size: int | None, skip_bad: bool, resize: int | None = None
+    folder: Path,
+    *,
+    n: int | None,
+    seed: int,
+    size: int | None,
+    skip_bad: bool,
+    resize: int | None = None,
+    num_classes: int | None = None,
 ) -> ImageData:
     """The images in the class folders of `folder`, by class and name; `indices` count all image files in that order.
 
     Only the images chosen by n and seed are decoded. With skip_bad an unreadable one is left out (with a warning) and,
     if n is given, replaced by another of its class as far as there is one. Without a size all must be squares of one
-    size already.
+    size already. The labels are positions among `num_classes` classes, see `class_names`.
     """
-    classes, paths, labels = list_images(folder)
+    folders, paths, own_labels = list_images(folder)
+    classes, positions = arrange(folder, folders, num_classes=num_classes)
+    labels = positions[own_labels]
     usable = np.ones(len(paths), dtype=np.bool_)
     decoded: dict[int, NDArray[np.float32]] = {}
     # Another round whenever unreadable images were replaced by others.
@@ -52,6 +62,28 @@ def read_folder(
         indices=torch.tensor(indices),
         source=str(folder.resolve()),
     )
+
+
+def split_folder(folder: Path, split: str) -> Path:
+    """Where the class folders are: in `train` or `val` (or `test`) if it has nothing but these, as ImageNet's has."""
+    parts = {path.name: path for path in _visible(folder) if path.is_dir()} if folder.is_dir() else {}
+    if (
+        not parts
+        or not set(parts) <= {"train", "val", "test"}
+        or not any(_has_folders(part) for part in parts.values())
+    ):
+        if split == "train":
+            raise InputError(f"expected `train` and `val` with class folders in {folder}, which has no such split")
+        return folder
+    names = ("train",) if split == "train" else ("val", "test")
+    found = [parts[name] for name in names if name in parts]
+    if not found:
+        raise InputError(f"expected a folder {' or '.join(names)} in {folder}, got {', '.join(parts)}")
+    return found[0]
+
+
+def _has_folders(folder: Path) -> bool:
+    return any(path.is_dir() for path in _visible(folder))
 
 
 def list_images(folder: Path) -> tuple[tuple[str, ...], list[Path], NDArray[np.int64]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scs_eval.data.choice import choose
 from scs_eval.data.cifar10 import CLASSES, read_cifar10
-from scs_eval.data.folder import read_folder
+from scs_eval.data.folder import list_images, read_folder, split_folder
 from scs_eval.data.image_data import ImageData
 from scs_eval.data.sample import read_sample, sample_classes
 from scs_eval.errors import InputError
@@ -29,18 +29,22 @@ def load_data(
     split: str = "test",
     data_dir: str | Path | None = None,
     skip_bad: bool = False,
+    num_classes: int | None = None,
 ) -> ImageData:
     """Images in [0, 1] with their labels.
 
-    source: "sample" (1,000 CIFAR-10 test images, bundled), "cifar10", or the path of a folder of class folders.
+    source: "sample" (1,000 CIFAR-10 test images, bundled), "cifar10", or the path of a folder of class folders, also of
+        one that has them in `val` and `train`, as ImageNet's.
     n: how many images; chosen at random by `seed`, evenly over the classes, kept in the order of the source. None: all.
     size: scale to size × size pixels, bilinear with antialiasing; what is not square is cropped to its centre. None:
         as they are, which for a folder must be squares of one size.
     resize: for a folder, scale the shorter side to this many pixels before size × size are cropped: 256 with size=224
         is how ImageNet networks are evaluated. None: scale to `size`.
-    split: "test" or "train"; only cifar10 has both.
+    split: "test" or "train"; cifar10 has both, and a folder with `train` in it.
     data_dir: where cifar10 is looked for, before $SCS_EVAL_DATA and the user cache.
     skip_bad: leave out unreadable images of a folder, with a warning that says how many.
+    num_classes: how many classes the network has that is to see a folder. If they are more than the class folders,
+        those must be called as ImageNet's classes are or be listed in classes.txt there. None: as many as folders.
     """
     for name, value, least in (("n", n, 1), ("seed", seed, 0), ("size", size, 1), ("resize", resize, size or 1)):
         _check_whole(name, value, least)
@@ -54,7 +58,16 @@ def load_data(
         images, labels = read_cifar10(data_dir, train=split == "train")
         name = f"cifar10:{split}"
         return _pick(images, labels, np.arange(len(labels)), classes=CLASSES, source=name, n=n, seed=seed, size=size)
-    return read_folder(_folder(source), n=n, seed=seed, size=size, resize=resize, skip_bad=skip_bad)
+    folder = split_folder(_folder(source), split)
+    scaled = {"size": size, "resize": resize}
+    return read_folder(folder, n=n, seed=seed, skip_bad=skip_bad, num_classes=num_classes, **scaled)
+
+
+def count_classes(source: str | Path) -> int:
+    """How many classes a source has, without reading an image."""
+    if source in NAMES:
+        return len(CLASSES)
+    return len(list_images(split_folder(_folder(source), "test"))[0])
 
 
 def _pick(
@@ -93,7 +106,7 @@ def _check_whole(name: str, value: Any, least: int) -> None:
 def _check_split(source: str | Path, split: str) -> None:
     if split not in ("test", "train"):
         raise InputError(f"expected the split 'test' or 'train', got {split!r}")
-    if split == "train" and source != "cifar10":
+    if split == "train" and source == "sample":
         raise InputError(f"expected source 'cifar10' with split 'train', got {str(source)!r}, which has no such split")
 
 

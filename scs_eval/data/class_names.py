@@ -1,0 +1,87 @@
+"""Which classes the folders of a data set are: ImageNet's by synset or name, or those of a list beside the images.
+
+A network's logits have an order; that of class folders is alphabetical. Where a folder holds only some of the network's
+classes, or calls them by WordNet's synsets (n02123045 is the tabby cat), a list says which is which.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scs_eval.errors import InputError
+
+LIST = "classes.txt"
+SYNSET = re.compile(r"n\d{8} ")
+Names = tuple[str, ...]
+Listed = dict[str, str]  # what a folder is called -> what its class is called, in the order of the logits
+
+
+@cache
+def imagenet() -> Listed:
+    """ImageNet's synsets and torchvision's names for them, in the order of the logits of every ImageNet network."""
+    return _parsed(files("scs_eval.data").joinpath("imagenet.txt").read_text(encoding="utf-8"))
+
+
+def arrange(folder: Path, found: Names, *, num_classes: int | None) -> tuple[Names, NDArray[np.int64]]:
+    """The classes' names, and where among them stands each of the class folders `found`.
+
+    The names are those of all `num_classes` logits if a list has as many: the folder's own `classes.txt`, else
+    ImageNet's if it has all that were found. Without such a number they are those of `classes.txt` or of `found`.
+    """
+    own = _own_list(folder)
+    listed = own or _imagenet_of(found)
+    if listed and (num_classes == len(listed) or (own and num_classes is None)):
+        keys = list(listed)
+        return tuple(listed.values()), np.array([keys.index(_key(name, listed, folder)) for name in found])
+    if num_classes not in (None, len(found)):
+        raise InputError(
+            f"the network tells {num_classes} classes apart, and {folder} has {len(found)} ({_few(found)}); name its "
+            f"class folders as ImageNet does (n02123045 or tabby), or list the network's classes in {folder / LIST}, "
+            "a line for each: folder, tab, name"
+        )
+    return tuple(listed[_key(name, listed, folder)] for name in found) if listed else found, np.arange(len(found))
+
+
+def _imagenet_of(found: Names) -> Listed | None:
+    known = {*imagenet(), *map(_plain, imagenet().values())}
+    return imagenet() if all(name in known or _plain(name) in known for name in found) else None
+
+
+def _own_list(folder: Path) -> Listed | None:
+    """The list in the folder, or beside it where that is `val` or `train`."""
+    for place in (folder / LIST, folder.parent / LIST):
+        if place.is_file() and (place.parent == folder or folder.name in ("train", "val", "test")):
+            return _parsed(place.read_text(encoding="utf-8"))
+    return None
+
+
+def _parsed(text: str) -> Listed:
+    """Lines of a folder's name, a tab and the class's name; of a synset and a name; or of one name for both."""
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        key, _, name = line.partition(" " if SYNSET.match(line) else "\t")
+        found[key.strip()] = name.strip() or key
+    return found
+
+
+def _key(name: str, listed: Listed, folder: Path) -> str:
+    """The entry that a class folder stands for: its own, or the one whose class it is named after."""
+    if name in listed:
+        return name
+    for key, called in listed.items():
+        if _plain(called) == _plain(name):
+            return key
+    raise InputError(f"the class folder {name!r} of {folder} is not in {LIST} ({_few(tuple(listed))})")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", " ")
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
