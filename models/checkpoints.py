@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = Path(__file__).parent / "weights"
 UNTRAINED = "none"  # in place of a file of weights
+UNTRAINED_NOTE = "untrained, with random weights: what it shows is its architecture's, not anything learnt"
 
 
 @dataclass(frozen=True)
@@ -63,20 +64,24 @@ def open_source(
     arch: str | None = None,
     weights: str | Path | None = None,
     normalize: "str | Statistics | None" = None,
+    num_classes: int | None = None,
     device: "torch.device | str" = "cpu",
 ) -> Loaded:
-    """The same as `load_model`, with what was found out and done on the way."""
+    """The same as `load_model`, with what was found out and done on the way.
+
+    num_classes: of an untrained network; None takes as many as it has by default.
+    """
     from scs_eval.models.foreign import is_factory
 
     text = str(source)
     if is_file(source):
         loaded = _from_file(Path(source), arch)
     elif text.startswith("torchvision:"):
-        loaded = _from_torchvision(text.removeprefix("torchvision:"), weights, normalize)
+        loaded = _from_torchvision(text.removeprefix("torchvision:"), weights, normalize, num_classes)
     elif is_factory(text):
         loaded = _from_factory(text, weights)
     else:
-        loaded = _from_zoo(text, weights)
+        loaded = _from_zoo(text, weights, num_classes)
     return replace(loaded, model=_with_statistics(loaded.model, normalize).to(device).eval())
 
 
@@ -94,10 +99,11 @@ def _with_statistics(model: "nn.Module", normalize: "str | Statistics | None") -
     return normalised(model, parse_statistics(normalize) if isinstance(normalize, str) else normalize)
 
 
-def _from_zoo(source: str, weights: str | Path | None) -> Loaded:
+def _from_zoo(source: str, weights: str | Path | None, num_classes: int | None) -> Loaded:
     name = canonical_name(source)
     if weights == UNTRAINED:
-        return Loaded(create_model(name), name, ("untrained",), default_classes(name))
+        classes = num_classes or default_classes(name)
+        return Loaded(create_model(name, num_classes=classes), name, (UNTRAINED_NOTE,), classes)
     if weights is not None:
         return _from_file(Path(weights), name)
     entry = weights_index().get(name)
@@ -110,10 +116,14 @@ def _from_zoo(source: str, weights: str | Path | None) -> Loaded:
     return _from_file(file, None)
 
 
-def _from_torchvision(name: str, weights: str | Path | None, normalize: "str | Statistics | None") -> Loaded:
+def _from_torchvision(
+    name: str, weights: str | Path | None, normalize: "str | Statistics | None", num_classes: int | None
+) -> Loaded:
     from scs_eval.models.foreign import normalised, torchvision_network
 
-    model, statistics = torchvision_network(name, trained=weights is None)
+    model, statistics = torchvision_network(
+        name, trained=weights is None, num_classes=num_classes if weights == UNTRAINED else None
+    )
     architecture = f"torchvision:{name}"
     if weights is not None:
         return _filled(model, architecture, weights)
@@ -132,7 +142,7 @@ def _from_factory(source: str, weights: str | Path | None) -> Loaded:
 def _filled(model: "nn.Module", architecture: str, weights: str | Path) -> Loaded:
     """A foreign network with the weights of a file, which must fit."""
     if weights == UNTRAINED:
-        return Loaded(model, architecture, ("untrained",))
+        return Loaded(model, architecture, (UNTRAINED_NOTE,))
     from scs_eval.models.state_files import read_state
 
     file = read_state(Path(weights))

@@ -45,7 +45,9 @@ def normalised(model: nn.Module, statistics: Statistics) -> nn.Module:
     return nn.Sequential(Normalize(statistics.mean, statistics.std), model)
 
 
-def torchvision_network(name: str, *, trained: bool) -> tuple[nn.Module, Statistics | None]:
+def torchvision_network(
+    name: str, *, trained: bool, num_classes: int | None = None
+) -> tuple[nn.Module, Statistics | None]:
     """A classifier of torchvision, with its default weights and their normalisation or without either."""
     from torchvision import models
 
@@ -55,7 +57,8 @@ def torchvision_network(name: str, *, trained: bool) -> tuple[nn.Module, Statist
         near = " or ".join(get_close_matches(name, names, n=2)) or "torchvision.models.list_models()"
         raise InputError(f"torchvision has no classifier {name!r}; did you mean {near}?")
     if not trained:
-        return models.get_model(name, weights=None), None
+        head = {} if num_classes is None else {"num_classes": num_classes}
+        return models.get_model(name, weights=None, **head), None
     weights = models.get_model_weights(name).DEFAULT
     transforms = weights.transforms()
     try:

@@ -89,7 +89,7 @@ def model_facts(source: str) -> Facts:
         loaded = open_source(source, **asked_for())
     except InputError as error:
         return {"loads": f"no: {error}"}
-    size = input_size_of(source)
+    size = input_size_of(loaded.architecture)
     facts = {"loads": f"yes, as {loaded.architecture}", **_network_facts(loaded)}
     return facts | {"input size": f"{size} pixels" if size else "not known"} | _answers(loaded.model, size)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from scs_eval.cli.sources import classes_of_models, remember, said
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def complete_source(ctx: click.Context, param: click.Parameter, incomplete: str)
     return names or [CompletionItem(incomplete, type="dir")]
 
 
+EVALUATED = {224: 256}  # pixels of the network: to what the B-cos paper (C.1.2) and torchvision scale the shorter side
 ALL_IMAGES = "Take this many images, evenly over the classes.  [default: all]"
 
 
@@ -38,8 +40,15 @@ def _at_least_one(context: click.Context, parameter: click.Parameter, value: int
 
 
 def choice_options(function: Function, n_help: str = ALL_IMAGES) -> Function:
-    """Add --data-dir, -n, --seed and --skip-bad."""
+    """Add --data-dir, -n, --seed and --skip-bad, and --resize, which `load_images` finds by itself."""
     for option in (
+        click.option(
+            "--resize",
+            type=click.IntRange(min=1),
+            expose_value=False,
+            callback=remember,
+            help="Of a folder: shorter side before the centre is cut out.  [default: 256 for 224 pixels]",
+        ),
         click.option("--skip-bad", is_flag=True, help="Leave out unreadable images of a folder and say how many."),
         click.option("--seed", default=0, show_default=True, help="Seed of every random choice."),
         click.option("-n", "n", type=int, callback=_at_least_one, help=n_help),
@@ -58,10 +67,15 @@ def load_images(
 ) -> "ImageData":
     """`load_data` for a command: a warning becomes one line on stderr."""
     from scs_eval.data import load_data
+    from scs_eval.data.load import NAMES
 
+    folder: dict[str, int | None] = {}
+    if source not in NAMES:
+        resize = said("resize") or (EVALUATED.get(size) if size else None)
+        folder = {"resize": resize, "num_classes": classes_of_models()}
     with warnings.catch_warnings():  # restores showwarning, too
         warnings.showwarning = lambda message, *_: click.echo(f"Warning: {message}", err=True)
-        return load_data(source, data_dir=data_dir, n=n, seed=seed, skip_bad=skip_bad, size=size)
+        return load_data(source, data_dir=data_dir, n=n, seed=seed, skip_bad=skip_bad, size=size, **folder)
 
 
 def parse_indices(text: str | None) -> list[int] | None:

@@ -46,13 +46,20 @@ def model_option(**options: Any) -> Callable[[Function], Function]:
 def source_options(function: Function) -> Function:
     """Add --arch, --weights and --normalize, which `load_all` finds by itself."""
     for name, text in reversed(OPTIONS.items()):
-        option = click.option(f"--{name}", help=text, expose_value=False, callback=_remember)
+        option = click.option(f"--{name}", help=text, expose_value=False, callback=remember)
         function = option(function)
     return function
 
 
-def _remember(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+def remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """For options that not the command itself asks about: keep the value where `said` finds it."""
     context.meta[f"scs_eval.{parameter.name}"] = value
+
+
+def said(name: str) -> Any:
+    """The value of such an option in this call, or what was kept under that name; None outside of a command."""
+    context = click.get_current_context(silent=True)
+    return context.meta.get(f"scs_eval.{name}") if context else None
 
 
 class Asked(TypedDict):
@@ -65,9 +72,7 @@ class Asked(TypedDict):
 
 def asked_for() -> Asked:
     """The values of --arch, --weights and --normalize in this call."""
-    context = click.get_current_context(silent=True)
-    said = context.meta if context else {}
-    arch, weights, normalize = (said.get(f"scs_eval.{name}") for name in OPTIONS)
+    arch, weights, normalize = (said(name) for name in OPTIONS)
     return Asked(arch=arch, weights=weights, normalize=normalize)
 
 
@@ -88,7 +93,7 @@ def _expanded(text: str) -> list[ModelLabel]:
     label, source = split_label(text)
     if not any(sign in source for sign in "*?[") or Path(source).exists():
         name = _canonical(source)
-        return [ModelLabel(label or name, name)]
+        return [ModelLabel(label or (f"{name} (untrained)" if said("weights") == "none" else name), name)]
     if label:
         raise InputError(f"expected one model for the label {label!r}, got the pattern {source!r}")
     return [ModelLabel(name, name) for name in _matching(source)]
@@ -151,17 +156,38 @@ def load_all(names: Sequence[str]) -> "dict[str, nn.Module]":
 def _load(name: str) -> "Loaded":
     from scs_eval.models.checkpoints import open_source
 
-    loaded = open_source(source_of(name), **asked_for())
+    loaded = open_source(source_of(name), **asked_for(), num_classes=_classes_of_data())
+    if context := click.get_current_context(silent=True):
+        context.meta.setdefault("scs_eval.loaded", {})[source_of(name)] = loaded
     if loaded.notes:
         click.echo(f"{name}: {'; '.join(loaded.notes)}", err=True)
     return loaded
+
+
+def _classes_of_data() -> int | None:
+    """As many classes an untrained network gets; None where the command has no images or the network is trained."""
+    context = click.get_current_context(silent=True)
+    if context is None or "data" not in context.params or said("weights") != "none":
+        return None
+    from scs_eval.data.load import count_classes
+
+    return count_classes(context.params["data"])
+
+
+def classes_of_models() -> int | None:
+    """How many classes the loaded models tell apart, if that is known and the same for all."""
+    from scs_eval.models.outputs import count_outputs
+
+    loaded: dict[str, Loaded] = said("loaded") or {}
+    counts = {each.num_classes or count_outputs(each.model) for each in loaded.values()}
+    return counts.pop() if len(counts) == 1 else None
 
 
 def input_size_of(name: str) -> int | None:
     """The size a model was made for, if that is known; None takes the images as they are."""
     from scs_eval.models.registry import input_size
 
-    architecture = _architecture_of(source_of(name))
+    architecture = architecture_of(name)
     if architecture.startswith("torchvision:"):
         return TORCHVISION_SIZE
     try:
@@ -170,10 +196,11 @@ def input_size_of(name: str) -> int | None:
         return None
 
 
-def _architecture_of(source: str) -> str:
+def architecture_of(name: str) -> str:
     """What a file says it holds, or is said to hold; any other source itself."""
     from scs_eval.models.checkpoints import is_file
 
+    source = source_of(name)
     if not is_file(source):
         return source
     if arch := asked_for()["arch"]:
