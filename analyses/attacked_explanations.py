@@ -95,7 +95,7 @@ class AttackedResult(Result):
 
     def figures(self) -> dict[str, "Figure"]:
         """The curves, and the first image's map at every ε."""
-        return {"figure": self.figure(), "maps": attacked_figures.draw_maps([self])}
+        return {"figure": self.figure(), **attacked_figures.map_pages([self])}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,7 +110,7 @@ class AttackedComparison(Comparison[AttackedResult]):
 
     def figures(self) -> dict[str, "Figure"]:
         """The curves, and a row of maps for each model."""
-        return {"figure": self.figure(), "maps": attacked_figures.draw_maps(self.results)}
+        return {"figure": self.figure(), **attacked_figures.map_pages(self.results)}
 
 
 def attacked_explanations(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scs_eval.analyses import colour, style
-from scs_eval.analyses.grid import Column, Grid
+from scs_eval.analyses.grid import SHOWN, Column, Grid
 from scs_eval.analyses.robustness_figures import DASHES
 
 if TYPE_CHECKING:
@@ -43,8 +43,10 @@ def _panel(ax: "Axes", results: "Sequence[AttackedResult]", kind: str) -> None:
         ax.plot(x, curve["mean"], ls=dash, marker=marker, ms=3.5, color=tint, label=result.label)
     if kind == "localisation" and results[0].floor:
         ax.axhline(results[0].floor, color=style.GREY, lw=0.7, ls=":")
-        ax.annotate("chance", (1, results[0].floor), (0, 2), xycoords=ax.get_yaxis_transform(),
-                    textcoords="offset points", ha="right", fontsize=6.5, color=style.GREY)  # fmt: skip
+        ax.annotate(
+            "chance", (0.02, results[0].floor), (0, -8), xycoords=ax.get_yaxis_transform(), textcoords="offset points",
+            fontsize=6.5, color=style.GREY,
+        )  # fmt: skip
     ax.set(xlim=(0, None), ylim=(min(0.0, ax.get_ylim()[0]), 1.02 if kind == "similarity" else None))
     ax.grid(lw=0.3, color="0.88")
     ax.set_axisbelow(True)
@@ -71,6 +73,12 @@ def draw_maps(results: "Sequence[AttackedResult]", ax: "Axes | None" = None) -> 
         )
     note = f"{first.method} of the true class ({first.classes[first.labels[0]]}). Each map has its own scale."
     return Grid(columns=columns, texts=[one.label for one in results], note=note).draw(ax)
+
+
+def map_pages(results: "Sequence[AttackedResult]") -> "dict[str, Figure]":
+    """All models, as many to a page as a grid has rows: maps, maps-2 …"""
+    pages = [results[start : start + SHOWN] for start in range(0, len(results), SHOWN)]
+    return {"maps" + (f"-{i}" if i > 1 else ""): draw_maps(page) for i, page in enumerate(pages, start=1)}
 
 
 def _same_size(results: "Sequence[AttackedResult]") -> bool:

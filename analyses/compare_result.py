@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses import style
+from scs_eval.analyses.compare_figures import draw_pixel_curves
 from scs_eval.analyses.compare_metrics import HIGHER, LOWER, Metric
-from scs_eval.analyses.result import Result
+from scs_eval.analyses.result import Comparison, Result
 from scs_eval.analyses.score_table import mean_of
 from scs_eval.analyses.statistics import RESAMPLES, holm, mcnemar, paired_bootstrap, wilson
 
@@ -149,6 +150,12 @@ class CompareResult(Result):
         marked = self.marked(metric.name, model)
         interval = "" if np.isnan(row["low"]) else f" [{row['low']:.3f}, {row['high']:.3f}]"
         return f"{row['value']:.3f}{interval}" + (" ✓" if marked and metric.better else " ▴" if marked else "")
+
+    def figures(self) -> dict[str, "Figure"]:
+        """The panels; deletion and insertion curves of all models together."""
+        tested = self.parts.get("faithfulness")
+        more = {"pixel_curves": draw_pixel_curves(tested.results)} if isinstance(tested, Comparison) else {}
+        return {"figure": self.figure(), **more}
 
     def figure(self, ax: "Axes | None" = None) -> "Figure":
         """A panel for each metric of the summary with every model's value and interval; on given axes the first."""

@@ -19,13 +19,15 @@ ASKED = 8  # images whose answers are part of the key
 
 
 class Finished:
-    """A folder of results. One that is damaged or of an older version counts as missing."""
+    """A folder of results. One that is damaged counts as missing; without `read`, all do, and are replaced."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, read: bool = True) -> None:
+        self.folder, self.read = folder, read
 
     def get(self, key: str) -> Result | None:
         """The result of this work, if it is finished."""
+        if not self.read:
+            return None
         try:
             return load_result(self.folder / key)
         except InputError:
@@ -45,7 +47,9 @@ class Finished:
         self.unfinished(key).unlink(missing_ok=True)
 
     def unfinished(self, key: str) -> Path:
-        """Where an analysis may keep what it has done so far."""
+        """Where an analysis may keep what it has done so far, and find it."""
+        if not self.read:
+            (self.folder / f"{key}.npz").unlink(missing_ok=True)
         return self.folder / f"{key}.npz"
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.accuracy import accuracy as accuracy
     from scs_eval.analyses.attacks.settings import Attack as Attack
     from scs_eval.analyses.attribution import attribute as attribute
+    from scs_eval.analyses.compare import compare as compare
     from scs_eval.analyses.contributions import contributions as contributions
     from scs_eval.analyses.dynamics import dynamics as dynamics
     from scs_eval.analyses.faithfulness import faithfulness as faithfulness
@@ -40,6 +41,7 @@ _HOME = {
     "accuracy": "scs_eval.analyses.accuracy",
     "attribute": "scs_eval.analyses.attribution",
     "choose_grids": "scs_eval.analyses.game_grids",
+    "compare": "scs_eval.analyses.compare",
     "contributions": "scs_eval.analyses.contributions",
     "convert": "scs_eval.models.convert",
     "create_model": "scs_eval.models.registry",

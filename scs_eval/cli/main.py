@@ -20,6 +20,7 @@ COMMANDS = {
     "faithfulness": "Test whether maps say what the model does, against a random and an edge map.",
     "localisation": "Play the grid pointing game: does the map of a class lie on its image?",
     "pgd": "Attack each model with ever larger changes, and check whether its robustness is real.",
+    "compare": "Compare any models on the same images: tests, curves, explanations, one page.",
     "train": "Train one model; its records, checkpoints and weights go to a directory.",
     "zoo": "Train many models, one after another or on a cluster.",
     "convert": "Swap the layers of any network for SCS, B-cos or other layers.",

@@ -3,9 +3,10 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from scs_eval.analyses.result import Result
 from scs_eval.errors import InputError
@@ -15,11 +16,18 @@ from scs_eval.report.provenance import provenance
 RUN = "run.json"
 
 
-def write(result: Result, out: str | Path, *, command: Sequence[str] = ()) -> Path:
+def write(
+    result: Result,
+    out: str | Path,
+    *,
+    command: Sequence[str] = (),
+    beside: Callable[[Path, dict[str, Any]], None] | None = None,
+) -> Path:
     """Write a result into the directory `out` and return it.
 
     table.csv (and what else `tables` has), table.md (the summary), figure.png and .pdf (and what else `figures` has),
     arrays.npz and result.json (from which `load_result` makes the result again), run.json (how it was made).
+    beside: writes further files into the directory that it is given, with what run.json will say.
     A result that is there already is replaced whole, once the new one is complete; anything else is left alone.
     """
     target = check_target(out)
@@ -30,6 +38,8 @@ def write(result: Result, out: str | Path, *, command: Sequence[str] = ()) -> Pa
         (directory / "table.md").write_text(markdown(result.summary()), encoding="utf-8")
         _write_figures(result, directory)
         run = provenance(result.settings, command=command)
+        if beside is not None:
+            beside(directory, run)
         run["files"] = sorted([RUN, *(path.name for path in directory.iterdir())])
         (directory / RUN).write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return Path(out)
