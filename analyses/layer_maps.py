@@ -35,6 +35,23 @@ def last_convolution(model: nn.Module, image: Tensor, *, method: str) -> nn.Modu
 
     A sharpened layer's output includes its pooling and ReLU, which are part of the layer.
     """
+    ran, classes = _convolutions(model, image)
+    if ran and ran[-1][1][1] == classes:
+        ran.pop()
+    found = [module for module, shape in ran if shape[2] * shape[3] > 1]
+    if not found:
+        raise UnsuitableError(f"{method} needs a convolution whose output is a map, and this network has none")
+    return found[-1]
+
+
+def classifier(model: nn.Module, image: Tensor) -> nn.Module | None:
+    """The convolution that gives the classes, if the last to run does."""
+    ran, classes = _convolutions(model, image)
+    return ran[-1][0] if ran and ran[-1][1][1] == classes else None
+
+
+def _convolutions(model: nn.Module, image: Tensor) -> tuple[list[tuple[nn.Module, torch.Size]], int]:
+    """The convolutions in the order they run, with the shape of their output; the number of classes."""
     ran: list[tuple[nn.Module, torch.Size]] = []
     handles = [
         module.register_forward_hook(lambda module, _, output: ran.append((module, output.shape)))
@@ -43,16 +60,10 @@ def last_convolution(model: nn.Module, image: Tensor, *, method: str) -> nn.Modu
     ]
     try:
         with torch.no_grad():
-            classes = model(image).shape[1]
+            return ran, model(image).shape[1]
     finally:
         for handle in handles:
             handle.remove()
-    if ran and ran[-1][1][1] == classes:
-        ran.pop()
-    found = [module for module, shape in ran if shape[2] * shape[3] > 1]
-    if not found:
-        raise UnsuitableError(f"{method} needs a convolution whose output is a map, and this network has none")
-    return found[-1]
 
 
 def _activation_and_gradient(

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scs_eval.analyses.attribution import INTGRAD_STEPS, attribute, pixel_contributions
 from scs_eval.analyses.batching import in_halves
-from scs_eval.analyses.layer_maps import UnsuitableError
+from scs_eval.analyses.layer_maps import UnsuitableError, classifier
 from scs_eval.analyses.perturbation import MAPS, several_classes
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.models.decomposition import decompose
@@ -29,8 +30,9 @@ def pixel_maps(
 ) -> Tensor:
     """Signed attributions, summed over channels (N, K, H, W), of K logits `targets` (N, K) of each image.
 
-    encoded: where a network sees [x, 1−x], gradients are with respect to its six channels, as in the B-cos authors'
-    code, and not to the three of the image. (W(x) always is.)
+    encoded: as in the B-cos authors' code: where a network sees [x, 1−x], gradients are with respect to its six
+    channels and not to the three of the image (W(x) always is), and where a convolution gives the classes, Grad-CAM
+    weighs what goes into it.
     """
     with evaluating(model), torch.enable_grad():
         like = next(model.parameters(), images)
@@ -51,6 +53,8 @@ def _maps(model: nn.Module, images: Tensor, targets: Tensor, *, method: str, see
         return _integrated(model, images, targets, encoded=encoded)
     if method in MAPS:
         return images.shape[1] * several_classes(method, model, images, targets, seed)  # the same in every channel
+    if method == "gradcam" and encoded and (last := classifier(model, images[:1])) is not None:
+        return _published_gradcam(model, last, images, targets)
     if method == "rollout":  # says the same of every class
         one = attribute(model, images, targets[:, 0], method=method, seed=seed).sum(1, keepdim=True)
         return one.expand(-1, targets.shape[1], -1, -1)
@@ -78,10 +82,7 @@ def class_gradients(
         x = (images if encoded and _encodings(model) else images * scale).detach().requires_grad_()
         logits = model(x)
         start = taps[0] if taps else x
-        gradients = [
-            torch.autograd.grad(logits.gather(1, each[:, None]).sum(), start, retain_graph=True)[0]
-            for each in targets.unbind(1)
-        ]
+        gradients = _gradients(logits, start, targets)
     return torch.stack(gradients, 1), start.detach() / scale
 
 
@@ -94,6 +95,32 @@ def _integrated(model: nn.Module, images: Tensor, targets: Tensor, *, encoded: b
         total = float(weight) * gradients if total is None else total + float(weight) * gradients
     assert total is not None
     return (total * start[:, None]).sum(2)
+
+
+def _published_gradcam(model: nn.Module, last: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+    """relu(Σ_c a_c Σ g_c) of the input of the last convolution, each place of it as a square of pixels."""
+    taps: list[Tensor] = []
+
+    def cut(_module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor]:
+        taps.append(inputs[0].detach().requires_grad_())
+        return (taps[-1],)
+
+    handle = last.register_forward_pre_hook(cut)
+    try:
+        logits = model(images)
+    finally:
+        handle.remove()
+    gradients = torch.stack(_gradients(logits, taps[-1], targets), 1)
+    maps = (gradients.sum((-2, -1), keepdim=True) * taps[-1].detach()[:, None]).sum(2).relu()
+    return F.interpolate(maps, images.shape[2:], mode="nearest")
+
+
+def _gradients(logits: Tensor, start: Tensor, targets: Tensor) -> list[Tensor]:
+    """∂ logit / ∂ start for each of the K classes, targets (N, K)."""
+    return [
+        torch.autograd.grad(logits.gather(1, each[:, None]).sum(), start, retain_graph=True)[0]
+        for each in targets.unbind(1)
+    ]
 
 
 def _encodings(model: nn.Module) -> list[nn.Module]:

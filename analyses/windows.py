@@ -57,8 +57,11 @@ class Windows:
 
 
 def has_attention(model: nn.Module) -> bool:
-    """Whether every place of an image can draw on every other."""
-    return any(isinstance(module, SelfAttention | nn.MultiheadAttention) for module in model.modules())
+    """Whether every place of an image can draw on every other: our layer, torch's, or what another library calls so."""
+    return any(
+        isinstance(module, SelfAttention | nn.MultiheadAttention) or "attention" in type(module).__name__.lower()
+        for module in model.modules()
+    )
 
 
 def takes(model: nn.Module, grid: Tensor, *, classes: int) -> bool:

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from bcos.models import resnet as published
+from bcos.models.vit import Attention as PublishedAttention
 from bcos.modules import BcosConv2d as PublishedConv
 from bcos.modules import norms
 from captum import attr
@@ -163,6 +164,13 @@ def twins() -> tuple[nn.Module, nn.Module]:
 def published_map(model: nn.Module, grid: Tensor, target: int, method: str) -> Tensor:
     """The map (H, W) that captum gives for the published network, which is handed the six channels."""
     six = torch.cat([grid, 1 - grid], 1).requires_grad_()
+    if method == "gradcam":
+        with torch.no_grad():
+            features = model.get_feature_extractor()(six)
+        logits = model.get_classifier()(features.requires_grad_()).mean((2, 3))
+        weights = torch.autograd.grad(logits[0, target], features)[0].sum((2, 3), keepdim=True)
+        coarse = (weights * features).sum(1, keepdim=True).relu().detach()
+        return attr.LayerGradCam.interpolate(coarse, grid.shape[2:], interpolate_mode="nearest")[0, 0]
     if method == "wx":
         with model.explanation_mode():
             return attr.InputXGradient(model).attribute(six, target=target)[0].sum(0).detach()
@@ -173,7 +181,7 @@ def published_map(model: nn.Module, grid: Tensor, target: int, method: str) -> T
     return attr.IntegratedGradients(model).attribute(six, target=target, n_steps=5)[0].sum(0).detach()
 
 
-@pytest.mark.parametrize("method", ["wx", "grad", "ixg", "intgrad"])
+@pytest.mark.parametrize("method", ["wx", "grad", "ixg", "intgrad", "gradcam"])
 def test_scores_of_the_published_network(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--protocol bcos-v2` on the published network's weights: its grids, its maps, the score by its definition."""
     monkeypatch.setattr(many_classes, "INTGRAD_STEPS", 5)  # captum's, too, for the sake of time
@@ -247,6 +255,7 @@ def test_who_can_take_a_grid() -> None:
 
 def test_attention_looks_through_windows() -> None:
     assert has_attention(nn.Sequential(nn.Identity(), nn.MultiheadAttention(4, 2)))
+    assert has_attention(PublishedAttention(8, linear_layer=nn.Linear, norm_layer=nn.LayerNorm))
     assert not has_attention(convolutional())
 
 
