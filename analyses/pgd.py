@@ -5,7 +5,7 @@ paper), areas and medians follow from it. The scorecard beside the curve says wh
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -80,7 +80,13 @@ def pgd(
         )
     result = PgdResult(
         label=label,
-        settings={"device": str(device_of(model)), "seed": seed, "batch_size": batch_size, "shown": shown},
+        settings={
+            "device": str(device_of(model)),
+            "seed": seed,
+            "batch_size": batch_size,
+            "shown": shown,
+            "attacks": tuple(asdict(each) for each in attacks),
+        },
         norm=attacks[0].norm,
         attacks=tuple(dict.fromkeys(each.label for each in attacks)),
         independent=independent,

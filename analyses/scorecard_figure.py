@@ -135,8 +135,8 @@ def _note(cards: "Sequence[Scorecard]") -> str:
     distances = [f"{_distance(card)}" for card in cards]
     where = distances[0] if len(set(distances)) == 1 else f"{', '.join(distances)} (in this order)"
     said = f"{cards[0].norm.replace('linf', 'L∞').replace('l2', 'L2')}, ε = {where}. "
-    said += f"{' to '.join(map(str, counts))} images: one is worth {100 / counts[0]:.2g} points. "
-    said += "Points (pts): robust accuracy under the other attack minus the curve's, so + is weaker."
+    said += f"{' to '.join(map(str, counts))} images, each worth {100 / counts[0]:.2g} in points of accuracy (pts). "
+    said += "Points: robust accuracy under the other attack minus the curve's, so + is weaker."
     return said + " [95 % interval]."
 
 

@@ -12,6 +12,7 @@ PEER = "torchattacks:"
 
 # What a name alone means on the command line: APGD's iterations are its paper's, Square's queries a fifth of it.
 _STEPS = {"pgd": 10, "fgsm": 1, "apgd": 100, "square": 1000}
+_USUAL = 10  # of torchattacks' attacks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +57,11 @@ class Attack:
 
     @property
     def label(self) -> str:
-        """A short name for tables, which `parse_attack` understands: apgd-dlr-l2."""
+        """A short name for tables, which `parse_attack` understands: apgd-dlr-l2, pgd-40."""
         norm, loss = self.norm.replace("linf", ""), self.loss.replace("ce", "")
         loss = "" if self.name == "square" else loss or ("ce" if self.name == "apgd" else "")
-        parts = (self.name, loss, norm, "targeted" if self.targeted else "")
+        steps = "" if self.steps == _STEPS.get(self.name, _USUAL) else str(self.steps)
+        parts = (self.name, loss, norm, "targeted" if self.targeted else "", steps)
         return "-".join(part for part in parts if part)
 
     @property
@@ -74,7 +76,7 @@ def parse_attack(text: str) -> Attack:
     pgd, pgd-l2, pgd-margin-40, apgd-dlr, apgd-dlr-targeted, fgsm, square, torchattacks:PGD …
     """
     name, *words = text.strip().split("-")
-    options: dict[str, object] = {"steps": _STEPS.get(name, 10)}
+    options: dict[str, object] = {"steps": _STEPS.get(name, _USUAL)}
     if name == "square":
         options["loss"] = "margin"
     for word in words:

@@ -15,7 +15,7 @@ from scs_eval.cli.images import pick_images
 from scs_eval.cli.options import data_options
 from scs_eval.cli.output import choose_device, choose_out, data_settings, finish, folder_name, output_options
 from scs_eval.cli.progress import progress
-from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_option, source_of
+from scs_eval.cli.sources import architecture_of, choose_models, input_size_of, load_all, model_option
 from scs_eval.errors import InputError
 from scs_eval.ranges import parse_range
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 DEFAULT_N = 500
 MODELS = ("rohrer100k_scs", "rohrer100k_ssdp", "rohrer100k_conv")
-BY_GRADIENT = ("pgd", "apgd")  # attacks that --steps and --loss speak of
+# Which attacks an option speaks of: it leaves the others as they are (the queries of square: square-300).
+SPEAKS_OF = {"steps": ("pgd", "apgd", "torchattacks"), "loss": ("pgd", "apgd"), "step": ("pgd", "torchattacks")}
 
 
 @click.command()
@@ -39,7 +40,7 @@ BY_GRADIENT = ("pgd", "apgd")  # attacks that --steps and --loss speak of
     help="pgd, fgsm, apgd-ce, apgd-dlr, square, …-targeted, or torchattacks:NAME; repeatable, the worst counts.",
 )  # fmt: skip
 @click.option("--norm", type=click.Choice(["linf", "l2"]), help="Norm of the ball.  [default: linf]")
-@click.option("--steps", type=click.IntRange(min=1), help="Gradient steps of pgd and apgd.  [default: 10; apgd 100]")
+@click.option("--steps", type=click.IntRange(min=1), help="Gradient steps; not of square.  [default: 10; apgd 100]")
 @click.option("--step", type=float, help="Size of a step of pgd as a share of ε.  [default: 0.25]")
 @click.option("--restarts", type=click.IntRange(min=1), help="Random starts per image; the worst counts.  [default: 1]")
 @click.option("--loss", type=click.Choice(["ce", "margin", "dlr"]), help="Loss of pgd and apgd.  [default: ce]")
@@ -142,20 +143,23 @@ def choose_eps(text: str) -> list[float]:
     return values
 
 
-def choose_attacks(
-    asked: Sequence[str], *, steps: int | None, loss: str | None, **options: Any
-) -> "tuple[Attack, ...]":
-    """Each attack once, with what the options say of it; all must have one norm."""
+def choose_attacks(asked: Sequence[str], **options: Any) -> "tuple[Attack, ...]":
+    """Each attack once, with what the options that are not None say of it; all must have one norm."""
     from scs_eval.analyses.attacks.settings import parse_attack
 
-    chosen = []
-    for text in asked:
-        attack = parse_attack(text)
-        given = {**options, **({"steps": steps, "loss": loss} if attack.name in BY_GRADIENT else {})}
-        chosen.append(replace(attack, **{key: value for key, value in given.items() if value is not None}))
+    given = {key: value for key, value in options.items() if value is not None}
+    chosen = [parse_attack(text) for text in asked]
+    for option in given:
+        if not any(_concerns(option, attack) for attack in chosen):
+            raise InputError(f"--{option} is for {', '.join(SPEAKS_OF[option])}, not for {', '.join(asked)}")
+    chosen = [replace(each, **{key: given[key] for key in given if _concerns(key, each)}) for each in chosen]
     if len({attack.norm for attack in chosen}) > 1:
         raise InputError("expected attacks of one norm, got both; run the command once for each --norm")
     return tuple(dict.fromkeys(chosen))
+
+
+def _concerns(option: str, attack: "Attack") -> bool:
+    return attack.name.partition(":")[0] in SPEAKS_OF.get(option, (attack.name.partition(":")[0],))
 
 
 def trained_twin(name: str) -> "tuple[str, nn.Module | None]":
@@ -163,7 +167,7 @@ def trained_twin(name: str) -> "tuple[str, nn.Module | None]":
     from scs_eval.analyses.twins import twins
     from scs_eval.models.checkpoints import load_model, weights_index
 
-    found = next((twin for twin in twins(source_of(name)) if twin in weights_index()), None)
+    found = next((twin for twin in twins(architecture_of(name)) if twin in weights_index()), None)
     return ("", None) if found is None else (found, load_model(found))
 
 
