@@ -34,6 +34,20 @@ def audit_table(model: str, parts: Mapping[str, np.ndarray], logits: np.ndarray,
     return pd.DataFrame(rows)
 
 
+def audit_summary(table: pd.DataFrame) -> pd.DataFrame:
+    """The audit's table, rounded: what each layer adds to the logit on average, and its share of the lead."""
+    shares = (100 * table[["lead_share", "lead_share_q25", "lead_share_q75"]]).to_numpy()
+    text = {
+        "model": table["model"],
+        "biased layer": table["layer"] + table["kind"].map(lambda kind: f" ({kind})" if kind else ""),
+        "n": table["n"].astype(str),
+        "adds to the logit": table["mean"].map("{:.2g}".format),
+        "mean size": table["mean_size"].map("{:.2g}".format),
+        "% of the lead [quartiles]": [f"{middle:.3g} [{low:.3g}, {high:.3g}]" for middle, low, high in shares],
+    }
+    return pd.DataFrame(text)
+
+
 def audit_figure(model: str, parts: Mapping[str, np.ndarray], logits: np.ndarray, ax: "Axes | None" = None) -> "Figure":
     """A bar per biased layer: the median share of the lead, with quartiles; all biases together on top."""
     shares = _bars(shares_of_the_lead(parts, logits))

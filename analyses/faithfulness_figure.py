@@ -110,7 +110,7 @@ def draw_scores(models: Sequence[Model]) -> "Figure":
     methods = list(dict.fromkeys(line.method for model in models for line in model.curves["deletion"]))
     methods = [*(name for name in methods if name not in CONTROLS), *CONTROLS]
     with style.paper_style():
-        height = 0.9 + len(methods) * (0.1 + 0.11 * len(models)) + 0.14 * len(models)
+        height = 1.05 + len(methods) * (0.1 + 0.11 * len(models)) + 0.14 * len(models)
         offsets = 0.6 / len(models) * (np.arange(len(models)) - (len(models) - 1) / 2)
         marks = _marks(models)
         axes = style.panels(1, len(SCORES), height=height, sharey=True)
@@ -124,6 +124,7 @@ def draw_scores(models: Sequence[Model]) -> "Figure":
         axes[0].set_ylim(len(methods) - 0.4, -0.6)
         figure = style.figure_of(axes[0])
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=3, handletextpad=0.3)
+        write_note(axes[0], "Means with 95 % bootstrap intervals. Dashed: the random map.")
         return figure
 
 

@@ -103,12 +103,14 @@ def foot(ax: "Axes", top: float, note: str, *, signed: bool = True) -> None:
 
 
 def split_name(name: str, longest: int = 16) -> list[str]:
-    """A long name on several lines, broken after underscores."""
-    first, *others = name.split("_")
-    lines = [first]
-    for part in others:
-        joined = f"{lines[-1]}_{part}"
-        lines[-1:] = [joined] if len(joined) <= longest else [f"{lines[-1]}_", part]
+    """A long name on several lines, broken at spaces and after underscores."""
+    words = [name] if len(name) <= longest else name.split(" ")
+    lines: list[str] = []
+    for first, *others in (word.split("_") for word in words):
+        lines.append(first)
+        for part in others:
+            joined = f"{lines[-1]}_{part}"
+            lines[-1:] = [joined] if len(joined) <= longest else [f"{lines[-1]}_", part]
     return lines
 
 

@@ -29,7 +29,7 @@ class SaliencyResult(Result):
     indices: (n,) which images; labels, predictions, targets: (n,) positions in `classes`.
     maps: (n, H, W) ≥ 0. images: (k, 3, H, W) the first k, which the figure shows.
     gini, entropy, top_mass, class_correlation, max_sensitivity: (n,) as in `map_metrics`; NaN where there is none.
-    seconds: per image, for the maps alone.
+    seconds: per image, for the maps alone. network: its name in the zoo, if the model is called otherwise.
     accuracy, class_accuracy: for the titles, what is known of the model overall, and by class on the data at hand.
     """
 
@@ -51,6 +51,7 @@ class SaliencyResult(Result):
     class_correlation: np.ndarray
     max_sensitivity: np.ndarray
     seconds: float
+    network: str = ""
     accuracy: float | None = None
     class_accuracy: Mapping[str, float] = field(default_factory=dict)
 
@@ -138,8 +139,8 @@ class SaliencyComparison(Comparison[SaliencyResult]):
 def _pairs(results: Sequence[SaliencyResult]) -> Iterator[tuple[SaliencyResult, SaliencyResult]]:
     """Each result whose twin is there by the same method on the same images, with that twin."""
     for one in results:
-        there = {other.model: other for other in results if _same_question(one, other)}
-        if twin := next((there[name] for name in twins(one.model) if name in there), None):
+        there = {other.network or other.model: other for other in results if _same_question(one, other)}
+        if twin := next((there[name] for name in twins(one.network or one.model) if name in there), None):
             yield one, twin
 
 

@@ -282,6 +282,7 @@ def test_the_command(here: Path) -> None:
     done = CliRunner().invoke(command, arguments, catch_exceptions=False)
     out = Path("results/contributions/rohrer100k_scs")
     assert done.stdout.splitlines()[-1] == str(out)
+    assert "| head (Linear)" in done.stdout  # the layer that puts bias in
     table = pd.read_csv(out / "table.csv")
     assert table[["index", "explained", "complete"]].to_numpy().tolist() == [[index, "dog", True]]
     files = set(json.loads((out / "run.json").read_text())["files"])

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses import map_metrics
 from scs_eval.analyses.attribution import attribute
+from scs_eval.analyses.grid import split_name
 from scs_eval.analyses.map_grid import scaled
 from scs_eval.analyses.reductions import REDUCTIONS
 from scs_eval.analyses.result import load_result
@@ -138,6 +139,8 @@ def test_sparseness_is_tested_against_the_nearest_twin() -> None:
     assert tests["verdict"].to_dict() == {"rohrer100k_scs": "sparser", "rohrer100k_ssdp": "no difference shown"}
     assert "sparser" in both.summary()["Gini − conv twin's"].iloc[1]
     assert set(both.tables()) == {"table", "images", "tests"}
+    called = [replace(one, model=f"my {i}", network=one.model) for i, one in enumerate((plain, sharp))]
+    assert SaliencyComparison.of(called, label="called").tests()["verdict"].tolist() == ["sparser"]
     other_images = replace(plain, indices=plain.indices + 1)
     assert "tests" not in SaliencyComparison.of([other_images, sharp], label="none").tables()
 
@@ -159,6 +162,12 @@ def test_titles_have_the_accuracy_of_the_one_class() -> None:
     texts = [text.get_text() for text in mixed.figure().axes[0].texts]
     assert "m\n77.4 % overall" in texts
     assert "✗ red" in texts
+
+
+def test_long_names_are_broken_where_they_can_be() -> None:
+    assert split_name("rohrer100k_scs") == ["rohrer100k_scs"]
+    assert split_name("rohrer100k_scs_relu_maxpool") == ["rohrer100k_scs_", "relu_maxpool"]
+    assert split_name("vit_ti_bcos (untrained)") == ["vit_ti_bcos", "(untrained)"]
 
 
 def test_many_columns_go_on_several_pages() -> None:

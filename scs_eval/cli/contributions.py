@@ -13,7 +13,7 @@ from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_o
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
-    from scs_eval.analyses.contributions import ContributionsResult
+    from scs_eval.analyses.contributions import ContributionsComparison, ContributionsResult
     from scs_eval.analyses.neurons import NeuronsResult
     from scs_eval.data import ImageData
 
@@ -126,9 +126,20 @@ def command(
     from scs_eval.analyses.contributions import ContributionsComparison
 
     results = [explain_logits(name) for name in names]
-    finish(results[0] if len(results) == 1 else ContributionsComparison.of(results, label=out.name), out)
+    found = results[0] if len(results) == 1 else ContributionsComparison.of(results, label=out.name)
+    if audit:
+        show_audit(found)
+    finish(found, out)
     for result in results:
         warn_if_incomplete(result)
+
+
+def show_audit(result: "ContributionsResult | ContributionsComparison") -> None:
+    """Print which layers put bias in."""
+    from scs_eval.analyses.bias_audit import audit_summary
+    from scs_eval.report.markdown import markdown
+
+    click.echo(markdown(audit_summary(result.tables()["audit"])))
 
 
 def check_layer_options(layer: str | None, neurons: tuple[int, ...], directions: int | None, extras: list[str]) -> None:
