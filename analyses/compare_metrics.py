@@ -71,8 +71,9 @@ def metrics_of(analyses: Iterable[str], eps: Sequence[float]) -> list[Metric]:
 
 
 def spell_eps(eps: float) -> str:
-    """8/255 where that is what it is, else the number."""
-    return f"{round(255 * eps)}/255" if abs(255 * eps - round(255 * eps)) < 1e-9 else f"{eps:.6g}"
+    """8/255 or 0.5/255 where that is what it is, else the number."""
+    halves = 510 * eps
+    return f"{round(halves) / 2:g}/255" if eps and abs(halves - round(halves)) < 1e-8 else f"{eps:.6g}"
 
 
 def values_of(metric: Metric, results: Mapping[str, Any]) -> np.ndarray:

@@ -74,7 +74,7 @@ def _completeness(name: str, result: "CompareResult") -> str:
     most, bias = table["relative_residual"].max(), np.nanmean(np.abs(table["bias_share"]))
     return (
         f"W(x)·x + b(x) is the logit for {int(one.complete.sum())} of {len(one.complete)} images (misses {most:.0e} of "
-        f"it at most); |biases| are {bias:.2g} of |logit| on average"
+        f"it at most); biases are {bias:.2g} times the logit on average, in absolute values"
     )
 
 

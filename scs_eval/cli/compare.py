@@ -246,7 +246,8 @@ def described(
         else part.with_settings(data_settings(data, seed=seed))
         for name, part in result.parts.items()
     }
-    sized = ", ".join(f"{name} {count}" for name, count in asdict(sizes).items())
+    used = {name: count for name, count in asdict(sizes).items() if name in result.parts}
+    sized = ", ".join(f"{name} {min(count, len(data))}" for name, count in used.items())
     settings = {**data_settings(data, seed=seed), "device": device, "sizes": sized, "seconds": round(seconds, 1)}
     return replace(result.with_settings(settings), parts=parts)
 

@@ -12,12 +12,13 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from scs_eval.analyses import style
-from scs_eval.analyses.compare_metrics import HIGHER, LOWER
+from scs_eval.analyses.compare_metrics import HIGHER, LOWER, spell_eps
 from scs_eval.analyses.compare_result import CompareResult
 from scs_eval.analyses.result import Comparison
 from scs_eval.report.gallery import KINDS, gallery
 from scs_eval.report.pictures import file_uri
 
+MANY = 8  # values of a setting that are written out
 CHARTS = {"figure", "scores", "cascade", "top", "sweep", "pixel_curves"}  # lines on white: a dark page may invert them
 PICTURES = {"saliency", "contributions"}  # analyses whose main figure shows pictures, which must not be inverted
 # What stands under "Curves": analysis (none: the comparison's own), figure, and what it tells.
@@ -82,6 +83,7 @@ def page(
         sections=_sections(result, folder),
         tests=_tests(result),
         run=run,
+        settings={what: _setting(value) for what, value in run["settings"].items()},
         images={name: _spans(indices) for name, indices in images.items()},
         gates=gates,
     )
@@ -183,6 +185,14 @@ def _percent(interval: Any) -> str:
 
 def _p(value: float) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
+
+
+def _setting(value: Any) -> str:
+    """A setting in words: of many distances the first two and the last."""
+    if not isinstance(value, tuple | list):
+        return str(value)
+    words = [spell_eps(each) if isinstance(each, float) else str(each) for each in value]
+    return ", ".join(words) if len(words) <= MANY else f"{words[0]}, {words[1]} … {words[-1]} ({len(words)} values)"
 
 
 def _spans(indices: Sequence[int]) -> str:
