@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from scs_eval.analyses import style
 from scs_eval.analyses.inputs import check_images, check_labels, logits_of
 from scs_eval.analyses.result import Comparison, Result
+from scs_eval.analyses.shards import shared_map
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.analyses.statistics import Interval, wilson
 from scs_eval.errors import InputError
@@ -164,7 +165,7 @@ def accuracy(
     with evaluating(model), torch.inference_mode():
         start = time.perf_counter()
         batches = zip(images.split(batch_size), labels.split(batch_size), strict=True)
-        outcomes = [_outcome(model, x, y, len(classes)) for x, y in batches]
+        outcomes = shared_map(lambda batch: _outcome(model, *batch, len(classes)), batches)
         seconds = time.perf_counter() - start
     predictions, margins = (torch.cat(part).numpy() for part in zip(*outcomes, strict=True))
     return AccuracyResult(

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.problem import chunks
 from scs_eval.analyses.inputs import logits_of
+from scs_eval.analyses.shards import shared_map
 from scs_eval.analyses.state import device_of
 
 
@@ -16,5 +17,5 @@ def logits_in_chunks(model: nn.Module, images: Tensor, *, classes: int) -> Tenso
     """
     device = device_of(model)
     with torch.no_grad():
-        parts = [logits_of(model, part.to(device), classes=classes).cpu() for part in chunks(images)]
+        parts = shared_map(lambda part: logits_of(model, part.to(device), classes=classes).cpu(), chunks(images))
     return torch.cat(parts)[: len(images)]

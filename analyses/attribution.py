@@ -17,12 +17,13 @@ from scs_eval.analyses.inputs import check_images
 from scs_eval.analyses.layer_maps import UnsuitableError, gradcam, normgrad
 from scs_eval.analyses.perturbation import lime, occlusion, rise
 from scs_eval.analyses.rollout import rollout
+from scs_eval.analyses.shards import shared_map
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.errors import InputError
 from scs_eval.models.decomposition import Decomposition, decompose
 from scs_eval.models.layers import MaxAbsPool2d
 
-IMAGES_AT_ONCE = 50
+IMAGES_AT_ONCE, FEW_AT_ONCE = 50, 10  # by what an image costs
 PASSES_AT_ONCE = 500  # of methods that look at many versions of an image
 INTGRAD_STEPS = 50  # B-cos v2, supplement D
 SMOOTHGRAD_SAMPLES, SMOOTHGRAD_SIGMA = 25, 0.15  # Smilkov et al. 2017: noise of 10-20 % of the range of the image
@@ -52,8 +53,8 @@ def attribute(model: nn.Module, images: Tensor, targets: Tensor, *, method: str 
         _check_answer(model, images, targets, gradient=chosen.gradient, method=method)
         like = next(model.parameters(), images)
         moved = images.detach().to(like.device, like.dtype), targets.detach().long().to(device_of(model))
-        parts = zip(*(tensor.split(IMAGES_AT_ONCE) for tensor in moved), strict=True)
-        maps = torch.cat([chosen.function(model, x, y, seed).detach() for x, y in parts])
+        parts = zip(*(tensor.split(IMAGES_AT_ONCE if chosen.cheap else FEW_AT_ONCE) for tensor in moved), strict=True)
+        maps = torch.cat(shared_map(lambda part: chosen.function(model, part[0], part[1], seed).detach(), parts))
     if not maps.isfinite().all():
         raise UnsuitableError(f"{method} gives NaN or infinity on this network")
     return maps.to(images.device)

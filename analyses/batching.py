@@ -7,6 +7,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.shards import processes, shared_map
 from scs_eval.analyses.state import device_of, evaluating
 
 T = TypeVar("T")
@@ -21,16 +22,16 @@ def in_halves(count: int, size: int, work: Callable[[slice], T]) -> Iterator[tup
     """Do `work` on 0 … count in slices of `size`; whenever memory runs out, go on with half the size, down to one."""
     start, size = 0, min(size, count)
     while start < count:
-        part = slice(start, min(start + size, count))
+        parts = [slice(first, min(first + size, count)) for first in range(start, count, size)[: processes()]]
         try:
-            result = work(part)
+            results = shared_map(work, parts)
         except (RuntimeError, MemoryError, ValueError) as error:
             if size == 1 or not is_out_of_memory(error):
                 raise
             size //= 2
         else:
-            yield part, result
-            start = part.stop
+            yield from zip(parts, results, strict=True)
+            start = parts[-1].stop
             continue
         if torch.cuda.is_available():  # out here, where nothing holds on to the failed attempt's tensors
             torch.cuda.empty_cache()

@@ -14,6 +14,7 @@ from scs_eval.analyses import colour
 from scs_eval.analyses.contributions_result import ContributionsComparison as ContributionsComparison
 from scs_eval.analyses.contributions_result import ContributionsResult as ContributionsResult
 from scs_eval.analyses.inputs import check_images, check_labels, count_logits, logits_of
+from scs_eval.analyses.shards import shared_map
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.errors import InputError
 from scs_eval.models.decomposition import Decomposition, decompose
@@ -45,10 +46,12 @@ def contributions(
         names = tuple(classes or map(str, range(count_logits(model, images[:1]))))
         for given in (each for each in (targets, labels) if each is not None):
             check_labels(given, images=images, classes=names)
-        parts = []
-        for start in range(0, len(images), batch_size):
-            part = slice(start, start + batch_size)
-            parts.append(_explain(model, images[part], None if targets is None else targets[part], len(names)))
+
+        def explain(part: slice) -> tuple[Tensor, Tensor, Decomposition]:
+            return _explain(model, images[part], None if targets is None else targets[part], len(names))
+
+        starts = range(0, len(images), batch_size)
+        parts = shared_map(explain, [slice(start, start + batch_size) for start in starts])
         kinds = tuple(type(model.get_submodule(layer)).__name__ for layer in parts[0][2].biases)
     chosen, pairs, found = zip(*parts, strict=True)
     layers = tuple(found[0].biases)

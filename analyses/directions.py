@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.shards import shared_map
 from scs_eval.errors import InputError
 from scs_eval.models.dynamic_linear import explanation_mode
 from scs_eval.models.layer_output import features, listening
@@ -51,7 +52,7 @@ def choose_directions(
     if count < 1:
         raise InputError(f"expected at least 1 direction, got {count}")
     batches = zip(images.split(batch_size), targets.split(batch_size), strict=True)
-    offers = [_offers(model, *batch, layer) for batch in batches]
+    offers = shared_map(lambda batch: _offers(model, *batch, layer), batches)
     vectors, places, contributions, logits = (torch.cat(parts) for parts in zip(*offers, strict=True))
     per_image = len(places) // len(images)
     order = contributions.argsort(dim=0, descending=True, stable=True)

@@ -29,6 +29,7 @@ from scs_eval.analyses.map_similarity import MEASURES, WINDOW
 from scs_eval.analyses.pixel_curves import BASELINES, ORDERS, area
 from scs_eval.analyses.result import Comparison, Result
 from scs_eval.analyses.score_table import METRICS, cell, mean_of, score_table
+from scs_eval.analyses.shards import shared_map
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.analyses.statistics import bootstrap_mean
 from scs_eval.errors import InputError
@@ -278,9 +279,9 @@ def _check(images: Tensor, methods: Sequence[str], *, baseline: str, order: str,
 def _targets(model: nn.Module, images: Tensor, targets: Tensor | None, classes: Sequence[str]) -> Tensor:
     """The classes asked about, the predicted ones if none are; the model must answer to all images either way."""
     with torch.no_grad():
-        parts = [logits_of(model, part, classes=len(classes)) for part in images.split(250)]
+        parts = shared_map(lambda part: logits_of(model, part, classes=len(classes)), images.split(250))
     if targets is None:
-        return torch.cat(parts).argmax(1)
+        return torch.cat(parts).argmax(1).to(images.device)
     check_labels(targets, images=images, classes=classes)
     return targets.long().to(images.device)
 

@@ -18,8 +18,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.shards import shared_map
+
 SIGMA, SAMPLES = 0.02, 50
-PASSES_AT_ONCE = 500
+IMAGES_AT_ONCE, PASSES_AT_ONCE = 50, 500
 GRADIENTS = ("grad", "smoothgrad", "guided-backprop")  # sensitivities; every other method's maps are contributions
 
 Perturb = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -41,16 +43,17 @@ def infidelity(
     from captum.metrics import infidelity as of_captum
 
     shares = sigma * torch.randn(samples, 1, *images.shape[2:], generator=torch.Generator().manual_seed(seed))
-    parts = []
-    for x, y, phi in zip(*(each.split(PASSES_AT_ONCE) for each in (images, targets, maps)), strict=True):
-        noise = perturbation(shares.to(images), len(x), gradient=gradient)
-        parts.append(
-            of_captum(
-                model, noise, x, phi, target=y, n_perturb_samples=samples, normalize=scale,
-                max_examples_per_batch=min(max(len(x), PASSES_AT_ONCE), len(x) * samples),
-            )
+
+    def measure(part: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        x, y, phi = part
+        return of_captum(
+            model, perturbation(shares.to(images), len(x), gradient=gradient), x, phi, target=y,
+            n_perturb_samples=samples, normalize=scale,
+            max_examples_per_batch=min(max(len(x), PASSES_AT_ONCE), len(x) * samples),
         )  # fmt: skip
-    return torch.cat(parts).cpu().double()
+
+    parts = zip(*(each.split(IMAGES_AT_ONCE) for each in (images, targets, maps)), strict=True)
+    return torch.cat(shared_map(measure, parts)).cpu().double()
 
 
 def perturbation(shares: Tensor, images: int, *, gradient: bool) -> Perturb:

@@ -18,6 +18,7 @@ from scs_eval.analyses.inputs import check_images, check_labels, count_logits, l
 from scs_eval.analyses.neurons_result import NeuronsComparison as NeuronsComparison
 from scs_eval.analyses.neurons_result import NeuronsResult as NeuronsResult
 from scs_eval.analyses.peaks import Peaks, find_peaks, output_channels
+from scs_eval.analyses.shards import shared_map
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.errors import InputError
 from scs_eval.models.decomposition import Decomposition, decompose
@@ -108,7 +109,8 @@ def _directions(
     images = images.to(device_of(model))
     if targets is None:
         with torch.no_grad():
-            logits = [logits_of(model, batch, classes=classes) for batch in images.split(batch_size)]
+            batches = images.split(batch_size)
+            logits = shared_map(lambda batch: logits_of(model, batch, classes=classes), batches)
         targets = torch.cat(logits).argmax(1)
     targets = targets.long().to(images.device)
     return choose_directions(model, images, targets, layer=layer, count=count, batch_size=batch_size)
@@ -120,12 +122,13 @@ def _explain(
     """The activations at all peaks taken apart, feature by feature, several images at a time."""
     which, places = peaks.images.flatten(), peaks.places.flatten()
     chosen = vectors.repeat_interleave(peaks.images.shape[1], 0)
-    found = []
-    for part in torch.arange(len(which)).split(batch_size):
+
+    def explain(part: Tensor) -> Decomposition:
         batch = images[which[part].to(images.device)].to(device_of(model))
         mixtures = at_positions(chosen[part], places[part], batch.new_zeros(len(part), *peaks.shape))
-        found.append(decompose(model, batch, mixtures[:, None], layer=layer))
-    return found
+        return decompose(model, batch, mixtures[:, None], layer=layer)
+
+    return shared_map(explain, torch.arange(len(which)).split(batch_size))
 
 
 def _arrays(found: Sequence[Decomposition], peaks: Peaks) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from zipfile import BadZipFile
 import numpy as np
 from torch import Tensor, nn
 
+from scs_eval.analyses.shards import from_first, leads
+
 KEY = "key"
 
 
@@ -22,6 +24,9 @@ class Partial:
 
     def load(self) -> dict[str, np.ndarray]:
         """What is there; nothing if it is of other work, damaged or missing."""
+        return from_first(self._load)
+
+    def _load(self) -> dict[str, np.ndarray]:
         try:
             with np.load(self.path, allow_pickle=False) as stored:
                 arrays = dict(stored)
@@ -31,6 +36,8 @@ class Partial:
 
     def save(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Replace what is there, whole or not at all."""
+        if not leads():
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
         with new.open("wb") as file:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.shards import shared_map
 from scs_eval.analyses.state import device_of
 from scs_eval.models.dynamic_linear import explanation_mode
 from scs_eval.models.layer_output import features, listening
@@ -36,14 +37,15 @@ def find_peaks(
 
     Largest with its sign: an answer to the opposite of a feature is another feature, which -v finds.
     """
-    strengths, places = [], []
-    for batch in images.split(batch_size):
+
+    def strongest(batch: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
         output = _output(model, batch, layer)
         found = torch.einsum("kc,ncp->nkp", vectors.to(output), features(output)).max(-1)
-        strengths.append(found.values.cpu())
-        places.append(found.indices.cpu())
+        return found.values.cpu(), found.indices.cpu(), output.shape[1:]
+
+    strengths, places, shapes = zip(*shared_map(strongest, images.split(batch_size)), strict=True)
     order = torch.cat(strengths).argsort(dim=0, descending=True, stable=True)[:top]
-    return Peaks(order.T, torch.cat(places).gather(0, order).T, output.shape[1:])
+    return Peaks(order.T, torch.cat(places).gather(0, order).T, shapes[0])
 
 
 def _output(model: nn.Module, images: Tensor, layer: str) -> Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.shards import shared_map
 from scs_eval.errors import InputError
 
 PASSES_AT_ONCE = 500
@@ -75,13 +76,15 @@ def pixel_curves(
     found = []
     ranks, counts = ranks.to(images.device), counts.to(images.device)
     for start, end in ((images, baseline), (baseline, images)):
-        parts = []
-        for place in torch.arange(len(images) * len(counts), device=images.device).split(PASSES_AT_ONCE):
+
+        def chances(place: Tensor, start: Tensor = start, end: Tensor = end) -> Tensor:
             one, step = place // len(counts), place % len(counts)
             gone = ranks[one] < counts[step][:, None, None]
             logits = model(torch.where(gone[:, None], end[one], start[one])).cpu().double()
-            parts.append(logits.softmax(1).gather(1, targets[one].cpu()[:, None]))
-        found.append(torch.cat(parts).view(len(images), len(counts)))
+            return logits.softmax(1).gather(1, targets[one].cpu()[:, None])
+
+        places = torch.arange(len(images) * len(counts), device=images.device)
+        found.append(torch.cat(shared_map(chances, places.split(PASSES_AT_ONCE))).view(len(images), len(counts)))
     return Curves(*found)
 
 

@@ -20,6 +20,7 @@ from scs_eval.analyses.reductions import find_reduction
 from scs_eval.analyses.result import Result
 from scs_eval.analyses.saliency_result import SaliencyComparison as SaliencyComparison
 from scs_eval.analyses.saliency_result import SaliencyResult as SaliencyResult
+from scs_eval.analyses.shards import shared_map
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.errors import InputError
 
@@ -39,6 +40,7 @@ def saliency(
     radius: float = map_metrics.RADIUS,
     samples: int = map_metrics.SAMPLES,
     seed: int = 0,
+    network: str = "",
     accuracy: float | None = None,
     class_accuracy: Mapping[str, float] | None = None,
 ) -> SaliencyResult:
@@ -47,6 +49,7 @@ def saliency(
     target: "predicted", "label", or one class for all images (its name or position).
     reduce: max, mean or norm over the channels' absolute values; sum: |Σ|; positive: the positive part of Σ.
     radius, samples: of max-sensitivity; no samples, no max-sensitivity. indices: where the images came from.
+    network: the model's name in the zoo if `label` is another, by which its convolution twin is found.
     """
     find_method(method)
     check_images(images)
@@ -93,6 +96,7 @@ def saliency(
         class_correlation=map_metrics.map_correlation(likely.numpy(), unlikely.numpy()),
         max_sensitivity=steadiness,
         seconds=seconds,
+        network=network,
         accuracy=accuracy,
         class_accuracy=dict(class_accuracy or {}),
     )
@@ -118,7 +122,7 @@ def class_position(name: str, classes: Sequence[str]) -> int:
 
 def _logits(model: nn.Module, images: Tensor, classes: int) -> Tensor:
     with evaluating(model), torch.inference_mode():
-        parts = [logits_of(model, part, classes=classes).float().cpu() for part in images.split(250)]
+        parts = shared_map(lambda part: logits_of(model, part, classes=classes).float().cpu(), images.split(250))
     return torch.cat(parts).clone()
 
 

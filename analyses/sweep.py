@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.problem import CHUNK, Backward
 from scs_eval.analyses.attacks.saved import Saved, fingerprint
-from scs_eval.analyses.attacks.search import Progress, Search
+from scs_eval.analyses.attacks.search import Found, Progress, Search
 from scs_eval.analyses.attacks.settings import Attack
 from scs_eval.analyses.inputs import check_images, check_labels, count_logits
+from scs_eval.analyses.shards import processes, share_size, shared_map
 from scs_eval.analyses.state import evaluating
 from scs_eval.errors import InputError
 
@@ -83,13 +84,24 @@ def sweep(
         saved = Saved.begin(checkpoint, key, images=images, shape=(len(attacks), len(grid)))
         if progress is not None and saved.done.any():
             progress(int(saved.done.sum()))
-        for number, rows in enumerate(_batches(saved.done, batch_size)):
+        alone = processes() == 1
+        watched = progress if alone else None  # of several processes, each sees only its own images
+
+        def search(rows: np.ndarray) -> Found:
             at = torch.from_numpy(rows)
-            search = Search(
-                model, images[at], labels[at], ids[at], grid, seed=seed, backward=backward, progress=progress
+            under_way = Search(
+                model, images[at], labels[at], ids[at], grid, seed=seed, backward=backward, progress=watched
             )
-            saved.put(rows, search.run(attacks, independent=independent))
-            if (number + 1) % checkpoint_every == 0:
+            return under_way.run(attacks, independent=independent)
+
+        batches = _batches(saved.done, share_size(len(images), batch_size, multiple=CHUNK))
+        for number in range(0, len(batches), processes()):
+            together = batches[number : number + processes()]
+            for rows, found in zip(together, shared_map(search, together), strict=True):
+                saved.put(rows, found)
+                if progress is not None and not alone:
+                    progress(len(rows))
+            if (number // processes() + 1) % checkpoint_every == 0:
                 saved.write()
     return _result(grid, attacks, saved)
 

@@ -10,17 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.shards import from_first, leads
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
-    from scs_eval.analyses.attacks.search import Search
+    from scs_eval.analyses.attacks.search import Found
 
 _ARRAYS = ("done", "place", "place_after", "broken", "attempts")
 
 
 @dataclass(eq=False)
 class Saved:
-    """The fields of `Search` for all n images, and which are done (n,)."""
+    """The fields of `Found` for all n images, and which are done (n,)."""
 
     path: Path | None
     key: str
@@ -46,11 +47,14 @@ class Saved:
             attempts=integers.copy(),
             images=images.detach().clone(),
         )
-        if path is not None and path.exists():
-            new._read(path)
-        return new
+        return from_first(new._resumed)
 
-    def put(self, rows: np.ndarray, search: "Search") -> None:
+    def _resumed(self) -> "Saved":
+        if self.path is not None and self.path.exists():
+            self._read(self.path)
+        return self
+
+    def put(self, rows: np.ndarray, search: "Found") -> None:
         """Take over what was found for some images."""
         self.done[rows] = True
         self.place[rows], self.attempts[rows], self.broken[rows] = search.place, search.attempts, search.broken
@@ -59,7 +63,7 @@ class Saved:
 
     def write(self) -> None:
         """Write the file, whole or not at all."""
-        if self.path is None:
+        if self.path is None or not leads():
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         beside = self.path.with_name(self.path.name + ".part")

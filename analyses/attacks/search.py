@@ -1,6 +1,7 @@
 """The search for each image's critical position on a grid of ε: guess, gallop, bisect."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,13 +17,23 @@ from scs_eval.analyses.inputs import count_logits
 Progress = Callable[[int], None]
 
 
-class Search:
-    """n images under way together; what happens to one does not depend on the others.
+class Found(NamedTuple):
+    """What a search found for its n images.
 
     place: (n,) position of the smallest ε that broke the image; −1 if it is wrong when clean, E if nothing broke it.
-    broken: (n, E) at which ε an attack succeeded. images: (n, 3, H, W) the misclassified image at `place`.
-    attempts: (n,) attacks made. place_after: (A, n) `place` after each of the attacks.
+    place_after: (A, n) `place` after each of the attacks. broken: (n, E) at which ε an attack succeeded.
+    attempts: (n,) attacks made. images: (n, 3, H, W) the misclassified image at `place`.
     """
+
+    place: np.ndarray
+    place_after: np.ndarray
+    broken: np.ndarray
+    attempts: np.ndarray
+    images: Tensor
+
+
+class Search:
+    """n images under way together; what happens to one does not depend on the others. Its fields: see `Found`."""
 
     def __init__(
         self,
@@ -46,7 +57,7 @@ class Search:
         self.last_eps = np.zeros(n)
         self.undecided = n
 
-    def run(self, attacks: Sequence[Attack], *, independent: bool) -> "Search":
+    def run(self, attacks: Sequence[Attack], *, independent: bool) -> Found:
         """Let every attack lower the critical ε that those before it left, or attack every ε afresh."""
         guess = self._look_at_clean(attacks[0].norm)
         for number, settings in enumerate(attacks):
@@ -60,7 +71,7 @@ class Search:
         if not independent:
             self.broken = np.arange(len(self.grid)) >= self.place[:, None]
         self._decided(0)
-        return self
+        return Found(self.place, self.place_after, self.broken, self.attempts, self.images)
 
     def _look_at_clean(self, norm: str) -> np.ndarray:
         """(n,) the ε that would break a linear model: its margin over the dual norm of the margin's gradient."""

@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.answers import logits_in_chunks
 from scs_eval.analyses.attacks.losses import loss_named
+from scs_eval.analyses.attacks.problem import CHUNK
 from scs_eval.analyses.attacks.run import attack
 from scs_eval.analyses.attacks.settings import Attack
+from scs_eval.analyses.shards import share_size, shared_map
 
 ROUNDING = 1e-6  # of pixels: what float32 may add to a distance
 
@@ -61,11 +63,16 @@ class Subject:
         """
         eps = options.pop("eps", self.eps)
         result = self.images.clone()
-        for part in which.nonzero()[:, 0].split(self.batch_size) if which.any() else ():
-            result[part] = attack(
+
+        def attack_some(part: Tensor) -> Tensor:
+            return attack(
                 model or self.model, self.images[part], self.labels[part], eps, settings=settings, seed=self.seed,
                 ids=self.ids[part], **options,
-            ).images.to(result)  # fmt: skip
+            ).images  # fmt: skip
+
+        parts = self._parts(which, settings)
+        for part, images in zip(parts, shared_map(attack_some, parts), strict=True):
+            result[part] = images.to(result)
         self._measure_excess(result, eps, settings.norm)
         return result
 
@@ -89,18 +96,28 @@ class Subject:
 
     def losses(self, settings: Attack, *, which: Tensor) -> tuple[Tensor, Tensor]:
         """The attacked images, and the highest loss up to each step (steps + 1, m'): of the m' images `which`."""
-        trace = torch.full((settings.steps + 1, int(which.sum())), -torch.inf, dtype=torch.float64)
-        result, done = self.images.clone(), 0
-        for part in which.nonzero()[:, 0].split(self.batch_size):
-            columns = trace[:, done : done + len(part)]
-            done += len(part)
+        result, traces = self.images.clone(), []
 
-            def watch(step: int, rows: Tensor, _points: Tensor, loss: Tensor, columns: Tensor = columns) -> None:
-                columns[step, rows.cpu()] = loss.double().cpu()
+        def climb(part: Tensor) -> tuple[Tensor, Tensor]:
+            trace = torch.full((settings.steps + 1, len(part)), -torch.inf, dtype=torch.float64)
+
+            def watch(step: int, rows: Tensor, _points: Tensor, loss: Tensor) -> None:
+                trace[step, rows.cpu()] = loss.double().cpu()
 
             here = torch.zeros_like(which).index_fill(0, part, True)
-            result[part] = self.attacked(settings, which=here, stop_early=False, watch=watch)[part]
-        return result, trace.cummax(0).values
+            return self.attacked(settings, which=here, stop_early=False, watch=watch)[part], trace
+
+        parts = self._parts(which, settings)
+        for part, (images, trace) in zip(parts, shared_map(climb, parts), strict=True):
+            result[part] = images
+            traces.append(trace.cummax(0).values)
+        return result, torch.cat(traces, 1) if traces else torch.zeros(settings.steps + 1, 0, dtype=torch.float64)
+
+    def _parts(self, which: Tensor, settings: Attack) -> list[Tensor]:
+        """The positions of the images `which` (m,), in the batches in which they are attacked."""
+        places = which.nonzero()[:, 0]
+        size = self.batch_size if settings.peer else share_size(len(places), self.batch_size, multiple=CHUNK)
+        return list(places.split(size)) if len(places) else []
 
     def _measure_excess(self, images: Tensor, eps: float, norm: str) -> None:
         difference = (images - self.images).flatten(1)
