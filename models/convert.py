@@ -29,7 +29,9 @@ from scs_eval.models.layers import (
     SCS2d,
     SharpenedSDP2d,
 )
+from scs_eval.models.layers.token_norm import TokenNorm
 from scs_eval.models.leftovers import ACTIVATIONS, called_activations, left_modules
+from scs_eval.models.outputs import count_outputs
 from scs_eval.models.transplant import transplant
 
 OURS: dict[str, type[nn.Conv2d]] = {"scs": SCS2d, "ssdp": SharpenedSDP2d, "cos": CosineSim2d, "bcos": BcosConv2d}
@@ -91,9 +93,11 @@ def conversion(model: nn.Module, form: Form, *, keep_weights: bool = False, seed
         moved = _classifier_first(result) if form.classifier_first else None
     if keep_weights:
         transplant(_renamed(start, moved), result)
+        _carry_statistics(start, result)
     left = dict(left_modules(result, form)) | (called_activations(model) if form.chosen_activation == "linear" else {})
-    encoded = form.layer == "bcos" and any("3 → 6" in change for change in replaced.values())
-    return Conversion(Encoded(result, _classes(result)) if encoded else result, replaced, left)
+    if form.layer == "bcos" and any("3 → 6" in change for change in replaced.values()):
+        result = Encoded(result, count_outputs(result) or 0).train(model.training)
+    return Conversion(result, replaced, left)
 
 
 def _swap(root: nn.Module, form: Form, done: dict[int, nn.Module], prefix: str) -> Iterator[tuple[str, str]]:
@@ -105,7 +109,7 @@ def _swap(root: nn.Module, form: Form, done: dict[int, nn.Module], prefix: str) 
             yield from _swap(child, form, done, f"{place}.")
         else:
             done[id(child)] = new
-            setattr(root, name, new.to(_device(child)))
+            setattr(root, name, new.to(_device(child)).train(child.training))
             yield place, _change(child, new)
 
 
@@ -120,7 +124,7 @@ def _new(module: nn.Module, form: Form) -> nn.Module | None:
         return nn.Identity()  # [x, 1-x] comes instead
     if kind in ACTIVATIONS and form.chosen_activation != "keep":
         return nn.ReLU() if form.chosen_activation == "relu" else nn.Identity()
-    return _norm(module, form.chosen_norm)
+    return _norm(module, form)
 
 
 def _convolution(conv: nn.Conv2d, form: Form) -> nn.Module | None:
@@ -145,12 +149,30 @@ def _linear(linear: nn.Linear, form: Form) -> nn.Module | None:
     return None
 
 
-def _norm(module: nn.Module, name: str) -> nn.Module | None:
-    known = (nn.BatchNorm2d, nn.GroupNorm, nn.InstanceNorm2d, *NORMS.values(), GroupNorm)
+def _norm(module: nn.Module, form: Form) -> nn.Module | None:
+    name, known = form.chosen_norm, (nn.BatchNorm2d, nn.GroupNorm, nn.InstanceNorm2d, *NORMS.values(), GroupNorm)
+    if name != "keep" and isinstance(module, nn.LayerNorm):
+        return _token_norm(module, form)
     if name == "keep" or type(module) not in known:
         return None
     channels = int(getattr(module, "num_features", 0) or getattr(module, "num_channels", 0))
     return nn.Identity() if name == "none" else NORMS[name[:2]](channels, centred=not name.endswith("u"))
+
+
+def _token_norm(norm: nn.LayerNorm, form: Form) -> nn.Module | None:
+    """Norms per token or pixel lose their bias and stay what they are, as in B-cos transformers and ConvNeXts.
+
+    Asked for by name, another norm takes the place of those per pixel, which torchvision and timm call LayerNorm2d.
+    """
+    if form.chosen_norm == "none":
+        return nn.Identity()
+    pixels = type(norm).__name__ == "LayerNorm2d"
+    if len(norm.normalized_shape) != 1 or not (pixels or type(norm) is nn.LayerNorm):
+        return None
+    if not pixels:
+        return TokenNorm(norm.normalized_shape[0], centred=True, eps=norm.eps)
+    kind = PositionNorm if form.norm is None else NORMS[form.norm[:2]]
+    return kind(norm.normalized_shape[0], centred=not (form.norm or "").endswith("u"), eps=norm.eps)
 
 
 def _classifier_first(root: nn.Module) -> tuple[str, str]:
@@ -162,12 +184,21 @@ def _classifier_first(root: nn.Module) -> tuple[str, str]:
     pools = [(name, module) for name, module in root.named_modules() if isinstance(module, nn.AdaptiveAvgPool2d)]
     if not linears or not pools or pools[-1][1].output_size not in (1, (1, 1)):
         raise InputError("the classifier cannot come first: the network has no global average pooling module before it")
+    if between := _with_weights_between(root, pools[-1][0], linears[-1][0]):
+        raise InputError(f"the classifier cannot come first: {between} stands between the global pooling and it")
     (head, linear), (pooled, pool) = linears[-1], pools[-1]
     shape = (linear.in_features, linear.out_features, 1)
     first = BcosConv2d(*shape, b=linear.b) if isinstance(linear, BcosLinear) else nn.Conv2d(*shape)
     root.set_submodule(pooled, nn.Sequential(first.to(linear.weight), pool))
     root.set_submodule(head, nn.Identity())
     return head, f"{pooled}.0"
+
+
+def _with_weights_between(root: nn.Module, first: str, last: str) -> str | None:
+    """The name of a layer with weights among those that the network has between these two."""
+    names = [name for name, module in root.named_modules() if not any(module.children())]
+    inner = names[names.index(first) + 1 : names.index(last)]
+    return next((name for name in inner if any(True for _ in root.get_submodule(name).parameters())), None)
 
 
 def _renamed(state: dict[str, Tensor], moved: tuple[str, str] | None) -> dict[str, Tensor]:
@@ -177,10 +208,11 @@ def _renamed(state: dict[str, Tensor], moved: tuple[str, str] | None) -> dict[st
     return {new + key.removeprefix(head) if key.startswith(f"{head}.") else key: value for key, value in state.items()}
 
 
-def _classes(root: nn.Module) -> int:
-    """The outputs of the last layer with kernels."""
-    last = [module for module in root.modules() if isinstance(module, nn.Linear | nn.Conv2d)][-1]
-    return last.out_features if isinstance(last, nn.Linear) else last.out_channels
+def _carry_statistics(start: dict[str, Tensor], result: nn.Module) -> None:
+    """Running means and variances of norms that became others of their kind."""
+    for key, buffer in result.named_buffers():
+        if key in start and start[key].shape == buffer.shape:
+            buffer.copy_(start[key])
 
 
 def _change(old: nn.Module, new: nn.Module) -> str:

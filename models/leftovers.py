@@ -9,16 +9,27 @@ from scs_eval.models.form import Form
 
 ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Softplus, nn.Tanh)
 
+GATES = (nn.Sigmoid, nn.Hardsigmoid)  # these scale other activations, so they cannot just go
+
 
 def left_modules(root: nn.Module, form: Form) -> Iterator[tuple[str, str]]:
     """Layers of a converted network that have weights or are activations, and no such form."""
     fine = (nn.Linear, nn.Conv2d) if form.layer == "conv" else (nn.Linear,)
+    within = tuple(f"{name}." for name, each in root.named_modules() if isinstance(each, nn.MultiheadAttention))
     for name, module in root.named_modules():
         own = any(True for _ in module.parameters(recurse=False))
         ours = type(module).__module__.startswith("scs_eval.models.layers")
-        kept = type(module) in ACTIVATIONS and form.chosen_activation == "linear"
-        if (own and type(module) not in fine and not ours and not _kept_norm(module, form)) or kept:
-            yield name or "the network itself", type(module).__name__
+        kept = isinstance(module, (*ACTIVATIONS, *GATES)) and form.chosen_activation == "linear"
+        unknown = own and type(module) not in fine and not ours and not _kept_norm(module, form)
+        if (unknown or kept) and not name.startswith(within):
+            yield _place(name, module), type(module).__name__
+
+
+def _place(name: str, module: nn.Module) -> str:
+    """A layer's name; of a part that is more than a layer, the names of the parameters it has for itself."""
+    if not any(True for _ in module.children()) or isinstance(module, nn.MultiheadAttention):
+        return name or "the network itself"
+    return ", ".join(f"{name}.{key}".removeprefix(".") for key, _ in module.named_parameters(recurse=False))
 
 
 def called_activations(root: nn.Module) -> dict[str, str]:
@@ -27,7 +38,7 @@ def called_activations(root: nn.Module) -> dict[str, str]:
         graph = torch.fx.Tracer().trace(root)
     except Exception as error:  # whatever a foreign forward pass does with a stand-in for its input
         return {"the forward pass": f"could not be followed: {str(error).splitlines()[0]}"}
-    names = {kind.__name__.lower() for kind in ACTIVATIONS} | {"relu_", "leaky_relu", "hardtanh"}
+    names = {kind.__name__.lower() for kind in (*ACTIVATIONS, *GATES)} | {"relu_", "leaky_relu", "hardtanh"}
     called = (
         getattr(node.target, "__name__", str(node.target)) for node in graph.nodes if node.op.startswith("call_f")
     )

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from scs_eval.models.names import Variant
 from scs_eval.models.parameters import parameter_count
-from scs_eval.models.registry import create_model, list_models, resolve
+from scs_eval.models.registry import create_model, input_size, list_models, resolve
 
+DEEPER = ".linear.weight"  # what B-cos layers of the published package call their weight
+FIRST = "0."  # the published B-cos transformers are the first of two modules
 TRIED = 24  # networks nearest in size that are built, without memory, to be compared
 Shapes = dict[str, tuple[int, ...]]
 
@@ -38,7 +40,8 @@ class Match(NamedTuple):
 
 def fit(state: Mapping[str, Tensor], name: str, num_classes: int | None = None) -> Match:
     """How the tensors fit the network `name`; without a number of classes the head tells it."""
-    got = {_canonical(key): tuple(value.shape) for key, value in state.items()}
+    wrapped = all(key.startswith(FIRST) for key in state)
+    got = {_canonical(key[len(FIRST) * wrapped :]): tuple(value.shape) for key, value in state.items()}
     classes = num_classes or _classes(got, _shapes(name, 10))
     expected = _shapes(name, classes)
     other = (key for key in expected.keys() & got.keys() if expected[key] != got[key])
@@ -52,13 +55,23 @@ def recognise(state: Mapping[str, Tensor]) -> list[Match]:
     matches = [fit(state, name) for name in _by_size(size)[:TRIED]]
     exact = [match for match in matches if match.exact]
     nearest = min(matches, key=lambda match: match.misfits)
-    return [match._replace(name=name) for match in exact for name in _alike(match.name)] or [nearest]
+    alike = [match._replace(name=name) for match in exact for name in _alike(match.name)]
+    if any(key.endswith(DEEPER) for key in state):
+        alike = [match for match in alike if _is_published(match)] or alike
+    return alike or [nearest]
+
+
+def _is_published(match: Match) -> bool:
+    """Whether the package `bcos` has weights of that network: by default options, for ImageNet's classes and size."""
+    variant = _variant(match.name)
+    plain = match.name == f"{variant.architecture}_{variant.layer}"
+    return plain and match.num_classes == 1000 and input_size(match.name) == 224
 
 
 def _canonical(key: str) -> str:
     """B-cos layers of the published package keep their weight one level deeper than ours."""
-    while key.endswith(".linear.weight"):
-        key = key.removesuffix(".linear.weight") + ".weight"
+    while key.endswith(DEEPER):
+        key = key.removesuffix(DEEPER) + ".weight"
     return key
 
 

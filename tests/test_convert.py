@@ -5,14 +5,24 @@ import torch
 import torchvision
 from click.testing import CliRunner
 from torch import nn
+from torchvision.models import convnext
 
 from scs_eval import InputError, create_model, load_model
-from scs_eval.cli.convert import check_file
+from scs_eval.cli.convert import by_kind, check_file
 from scs_eval.cli.main import cli
 from scs_eval.models.convert import conversion, convert
 from scs_eval.models.decomposition import decompose
 from scs_eval.models.form import Form
-from scs_eval.models.layers import BatchNorm, BcosConv2d, BcosLinear, Normalize, SCS2d, SharpenedSDP2d
+from scs_eval.models.layers import (
+    BatchNorm,
+    BcosConv2d,
+    BcosLinear,
+    Normalize,
+    PositionNorm,
+    SCS2d,
+    SharpenedSDP2d,
+)
+from scs_eval.models.layers.token_norm import TokenNorm
 
 X = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 
@@ -91,19 +101,65 @@ class Odd(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem, self.up = nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 4, 2)
-        self.slope, self.head = nn.PReLU(), nn.Linear(4, 5)
+        self.slope, self.gate, self.head = nn.PReLU(), nn.Hardsigmoid(), nn.Linear(4, 5)
+        self.scale = nn.Parameter(torch.ones(1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(torch.relu(self.slope(self.up(self.stem(x)))).mean((2, 3)))
+        x = self.up(self.stem(x))
+        return self.head(self.scale * torch.relu(self.slope(x) * self.gate(x)).mean((2, 3)))
 
 
 def test_what_cannot_be_converted_is_named() -> None:
     left = conversion(Odd(), Form(layer="bcos")).left
-    assert left == {"up": "ConvTranspose2d", "slope": "PReLU", "relu()": "in the forward pass"}
-    with pytest.warns(UserWarning, match=r"left as they are: up \(ConvTranspose2d\)"):
+    assert left.pop("relu()") == "in the forward pass"
+    assert left == {"up": "ConvTranspose2d", "slope": "PReLU", "gate": "Hardsigmoid", "scale": "Odd"}
+    with pytest.warns(UserWarning, match=r"left as they are: .*up \(ConvTranspose2d\)"):
         convert(Odd(), layer="bcos")
     assert "features.norm5" not in conversion(torchvision.models.densenet121(), Form(layer="bcos")).left
     assert "relu()" in conversion(torchvision.models.densenet121(), Form(layer="bcos")).left
+
+
+def test_norms_per_token_and_per_pixel_lose_their_bias() -> None:
+    """ConvNeXt has both kinds; without biases the converted network is complete."""
+    stages = [convnext.CNBlockConfig(8, 16, 1), convnext.CNBlockConfig(16, None, 1)]
+    start = convnext.ConvNeXt(stages, num_classes=7).eval()
+    done = conversion(start, Form(layer="bcos"))
+    assert not any(module.training for module in done.model.modules())
+    assert set(done.left.values()) == {"CNBlock"}
+    assert all(place.endswith(".layer_scale") for place in done.left)
+    assert not any(name.endswith("bias") for name, _ in done.model.named_parameters())
+    norms = [module for module in done.model.modules() if isinstance(module, PositionNorm)]
+    assert len(norms) == 5
+    assert all(norm.centred and norm.eps == 1e-6 for norm in norms)
+    x = X.double()
+    parts = decompose(done.model.double(), x, torch.tensor([3, 6]))
+    assert (parts.residual.abs() <= 1e-12 * parts.contributions.abs().sum((1, 2, 3))).all()
+    assert parts.contributions.abs().sum() > 0.1  # or there would be nothing to miss
+    pixels = conversion(start, Form(layer="bcos", norm="bnu")).model
+    assert count(pixels, BatchNorm) == 3
+    assert count(pixels, TokenNorm) == 2
+
+
+def test_attention_is_named() -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, activation=nn.GELU())
+    left = conversion(nn.Sequential(nn.Conv2d(3, 8, 1), layer), Form(layer="bcos")).left
+    assert left["1.self_attn"] == "MultiheadAttention"
+    assert by_kind({"a": "X", "b": "X", "c": "X", "d": "Y"}) == ["X (a, b and 1 more)", "Y (d)"]
+
+
+def test_running_statistics_are_carried_over() -> None:
+    start = resnet18()
+    start(X)
+    kept = convert(start, layer="conv", norm="bn", keep_weights=True).eval()
+    for (_, theirs), (_, ours) in zip(start.named_buffers(), kept.named_buffers(), strict=True):
+        assert torch.equal(theirs, ours)
+    torch.testing.assert_close(kept(X), start.eval()(X))  # its biases are zero at the start
+
+
+def test_the_classifier_comes_first_only_right_after_the_pooling() -> None:
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 6), nn.Linear(6, 4)]
+    with pytest.raises(InputError, match="cannot come first: 3 stands between the global pooling and it"):
+        convert(nn.Sequential(nn.Conv2d(3, 8, 3), *head), layer="bcos", classifier_first=True)
 
 
 def test_shared_layers_stay_shared() -> None:

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import published_networks as peer
 import pytest
 import reference
 import torch
@@ -88,6 +89,15 @@ def test_a_checkpoint_of_the_package_bcos_gives_its_answers(tmp_path):
     ours, wanted = load_model(tmp_path / "bcos.ckpt", arch="resnet20_bcos"), theirs.eval()(encoded) + 2.1972245773362196
     actual = ours(X) - ours.logits.bias
     assert (actual - wanted).abs().max() <= 5e-5 * wanted.abs().max()  # fp32, other order of sums
+
+
+@pytest.mark.parametrize("entry", ["resnet18", "convnext_tiny_bnu", "simple_vit_ti_patch16_224", "vitc_b_patch1_14"])
+def test_released_files_of_the_package_bcos_are_recognised(entry):
+    """By their tensors alone; ResNet-18's fit twelve networks, and are those of the released one."""
+    with torch.device("meta"):
+        state = peer.published(entry).state_dict()
+    (found,) = recognise(state)
+    assert (found.name, found.num_classes, found.exact) == (peer.OURS[entry], 1000, True)
 
 
 def gallery_state(limit: float = 1.0) -> dict[str, torch.Tensor]:

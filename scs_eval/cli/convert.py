@@ -58,8 +58,16 @@ def command(
     partial.replace(out)
     click.echo(f"{len(done.replaced)} layers: {_few([f'{where} {what}' for where, what in done.replaced.items()])}")
     if done.left:
-        click.echo(f"Left as they are: {_few([f'{where} ({what})' for where, what in done.left.items()])}", err=True)
+        click.echo(f"Left as they are: {'; '.join(by_kind(done.left))}", err=True)
     click.echo(out)
+
+
+def by_kind(left: dict[str, str]) -> list[str]:
+    """What was left, each kind with the first places that have it: no kind must be lost among many of another."""
+    kinds: dict[str, list[str]] = {}
+    for where, what in left.items():
+        kinds.setdefault(what, []).append(where)
+    return [f"{what} ({_few(places, most=2, comma=', ')})" for what, places in kinds.items()]
 
 
 def check_file(out: Path) -> None:
@@ -70,6 +78,6 @@ def check_file(out: Path) -> None:
         raise InputError(f"no such directory: {out.parent}")
 
 
-def _few(items: list[str]) -> str:
-    more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
-    return "; ".join(items[:SHOWN]) + more
+def _few(items: list[str], *, most: int = SHOWN, comma: str = "; ") -> str:
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return comma.join(items[:most]) + more
