@@ -87,6 +87,13 @@ def on_white(picture: np.ndarray) -> np.ndarray:
     return picture[..., :3] * picture[..., 3:] + 1 - picture[..., 3:]
 
 
+def off_white(picture: np.ndarray) -> np.ndarray:
+    """The inverse of `on_white`: RGB (N, H, W, 3) as RGBA (N, H, W, 4), as transparent as it can be, white wholly."""
+    opacity = 1 - picture.min(-1, keepdims=True)
+    colours = np.divide(picture - 1 + opacity, opacity, out=np.ones_like(picture), where=opacity > 0)
+    return np.concatenate([colours.clip(0, 1), opacity], -1)
+
+
 def diverging() -> "Colormap":
     """Blue, white, orange: hue and lightness both tell, so colour-blind readers can (Okabe and Ito's two colours)."""
     from matplotlib.colors import LinearSegmentedColormap

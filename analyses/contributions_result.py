@@ -93,10 +93,17 @@ class ContributionsResult(Result):
         return found
 
     def rgba(self, style: str | None = None, *, row: int = EXPLAINED) -> np.ndarray:
-        """(n, H, W, 4), the picture of W(x) in the style paper or bcos-v2; networks of three channels have none."""
-        if not self.coloured:
-            raise InputError(f"{self.label} has no colours: W has {self.rows.shape[2]} channels, not 6; use maps")
-        return colour.rgba(self.rows[:, row], self.inputs, style=style or self.picture)
+        """(n, H, W, 4), the picture of W(x) in the style paper or bcos-v2; of three channels the signed map.
+
+        Colours are in pairs of channels, so three have none, and a style that is asked for then raises.
+        """
+        if self.coloured:
+            return colour.rgba(self.rows[:, row], self.inputs, style=style or self.picture)
+        if style is not None:
+            raise InputError(
+                f"{self.label} has no colours: W has {self.rows.shape[2]} channels, not 6; leave the style out"
+            )
+        return colour.off_white(colour.signed(self.map_of(row)))
 
     def table(self) -> pd.DataFrame:
         """One row per image: the logit, what makes it up, and the share of the bias in the lead over the second."""

@@ -81,9 +81,14 @@ class NeuronsResult(Result):
         return self.rows.shape[2] == 6
 
     def rgba(self, style: str | None = None) -> np.ndarray:
-        """(K, T, H, W, 4), the pictures of W(x) in the style paper or bcos-v2; three channels have none."""
+        """(K, T, H, W, 4), the pictures of W(x) in the style paper or bcos-v2; of three channels the signed maps."""
+        if not self.coloured and style is not None:
+            raise InputError(
+                f"{self.label} has no colours: W has {self.rows.shape[2]} channels, not 6; leave the style out"
+            )
         if not self.coloured:
-            raise InputError(f"{self.label} has no colours: W has {self.rows.shape[2]} channels, not 6; use maps")
+            signed = colour.off_white(colour.signed(self.maps.reshape(-1, *self.maps.shape[2:])))
+            return signed.reshape(*self.maps.shape, 4)
         flat = (part.reshape(-1, *part.shape[2:]) for part in (self.rows, self.inputs))
         found = colour.rgba(*flat, style=style or self.picture)
         return found.reshape(*self.rows.shape[:2], *found.shape[1:])

@@ -190,15 +190,17 @@ def test_signed_maps_are_symmetric() -> None:
 
 
 def test_only_six_channels_have_colours(result: ContributionsResult) -> None:
+    assert result.rgba().shape == (5, 8, 8, 4)
+    assert result.rgba().min() >= 0
+    assert result.rgba().max() <= 1
     if result.coloured:
-        assert result.rgba().shape == (5, 8, 8, 4)
-        assert result.rgba().min() >= 0
-        assert result.rgba().max() <= 1
         with pytest.raises(InputError, match="expected a style of paper, bcos-v2"):
             result.rgba("oil")
     else:
+        np.testing.assert_allclose(colour.on_white(result.rgba()), colour.signed(result.maps), atol=1e-12)
+        assert result.rgba()[..., 3].min() < 0.05  # what adds next to nothing is next to transparent
         with pytest.raises(InputError, match="3 channels"):
-            result.rgba()
+            result.rgba("paper")
 
 
 def test_results_are_saved_drawn_and_compared(result: ContributionsResult, tmp_path: Path) -> None:

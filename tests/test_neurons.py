@@ -15,6 +15,7 @@ from bcos.modules import norms
 from click.testing import CliRunner
 from torch import Tensor, nn
 
+from scs_eval.analyses import colour
 from scs_eval.analyses.directions import choose_directions, linearised
 from scs_eval.analyses.neuron_figure import windows
 from scs_eval.analyses.neurons import NeuronsComparison, NeuronsResult, neurons
@@ -273,11 +274,11 @@ def test_results_are_saved_drawn_and_compared(result: NeuronsResult, tmp_path: P
     assert isinstance(again, NeuronsResult)
     pd.testing.assert_frame_equal(again.table(), result.table())
     assert list(again.figures()) == ["figure", "figure-2"]
-    if result.coloured:
-        assert result.rgba().shape == (5, 3, 8, 8, 4)
-    else:
+    assert result.rgba().shape == (5, 3, 8, 8, 4)
+    if not result.coloured:
+        assert np.allclose(colour.on_white(result.rgba()[2]), colour.signed(result.maps[2]))
         with pytest.raises(InputError, match="no colours"):
-            result.rgba()
+            result.rgba("paper")
     other = neurons(small(), pictures(), layer="1", channels=[0], label="other")
     both = NeuronsComparison.of([result, other], label="both")
     assert list(both.figures()) == ["figure", "small_figure", "small_figure-2", "other_figure"]
