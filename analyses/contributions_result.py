@@ -100,9 +100,7 @@ class ContributionsResult(Result):
         if self.coloured:
             return colour.rgba(self.rows[:, row], self.inputs, style=style or self.picture)
         if style is not None:
-            raise InputError(
-                f"{self.label} has no colours: W has {self.rows.shape[2]} channels, not 6; leave the style out"
-            )
+            raise InputError(f"{self.label} has no colours: W has {self.rows.shape[2]} channels, not 6; use no style")
         return colour.off_white(colour.signed(self.map_of(row)))
 
     def table(self) -> pd.DataFrame:

@@ -83,9 +83,7 @@ class NeuronsResult(Result):
     def rgba(self, style: str | None = None) -> np.ndarray:
         """(K, T, H, W, 4), the pictures of W(x) in the style paper or bcos-v2; of three channels the signed maps."""
         if not self.coloured and style is not None:
-            raise InputError(
-                f"{self.label} has no colours: W has {self.rows.shape[2]} channels, not 6; leave the style out"
-            )
+            raise InputError(f"{self.label} has no colours: W has {self.rows.shape[2]} channels, not 6; use no style")
         if not self.coloured:
             signed = colour.off_white(colour.signed(self.maps.reshape(-1, *self.maps.shape[2:])))
             return signed.reshape(*self.maps.shape, 4)

@@ -12,7 +12,15 @@ from scs_eval.cli.images import pick_images
 from scs_eval.cli.options import data_options, parse_indices
 from scs_eval.cli.output import choose_device, choose_out, data_settings, finish, output_options
 from scs_eval.cli.progress import progress
-from scs_eval.cli.sources import asked_for, choose_models, input_size_of, load_all, model_option, source_of
+from scs_eval.cli.sources import (
+    architecture_of,
+    asked_for,
+    choose_models,
+    input_size_of,
+    load_all,
+    model_option,
+    source_of,
+)
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,7 +105,8 @@ def command(
         result = saliency(
             networks[name], chosen.images, chosen.labels, classes=chosen.classes, method=method, reduce=reduce,
             target=target, label=name, indices=chosen.indices, shown=shown, seed=seed,
-            accuracy=recorded_accuracy(name), class_accuracy=own_accuracy(name, only) if only else {},
+            network=architecture_of(name), accuracy=recorded_accuracy(name),
+            class_accuracy=own_accuracy(name, only) if only else {},
         )  # fmt: skip
         return result.with_settings(data_settings(chosen, seed=seed))
 
