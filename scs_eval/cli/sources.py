@@ -187,7 +187,7 @@ def input_size_of(name: str) -> int | None:
     """The size a model was made for, if that is known; None takes the images as they are."""
     from scs_eval.models.registry import input_size
 
-    architecture = architecture_of(name)
+    architecture = architecture_of(name).partition(" as ")[0]  # what a converted network was
     if architecture.startswith("torchvision:"):
         return TORCHVISION_SIZE
     try:
@@ -197,10 +197,12 @@ def input_size_of(name: str) -> int | None:
 
 
 def architecture_of(name: str) -> str:
-    """What a file says it holds, or is said to hold; any other source itself."""
+    """What a file was found to hold, says it holds, or is said to hold; any other source itself."""
     from scs_eval.models.checkpoints import is_file
 
     source = source_of(name)
+    if source in (loaded := said("loaded") or {}):
+        return str(loaded[source].architecture)
     if not is_file(source):
         return source
     if arch := asked_for()["arch"]:
