@@ -32,9 +32,11 @@ from scs_eval.analyses.pointing import (
     top_counts,
     top_scores,
 )
+from scs_eval.analyses.shards import from_first
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.analyses.windows import Windows, has_attention, takes
 from scs_eval.errors import InputError
+from scs_eval.models.layers import BcosConv2d, BcosLinear
 
 PROTOCOLS = ("paper", "bcos-v2")
 LOOKS = ("auto", "whole", "windows")
@@ -102,7 +104,8 @@ def localisation(
     maps_of = _maps_of(model, heads, seen, options)
     score = _scorer(protocol, side=grids.side, smooth=smooth, counts=counts)
     if batch_size is None:
-        batch_size = _batch_size(heads or model, first, seen, method=method, classes=grids.side**2)
+        network, cells = heads or model, grids.side**2
+        batch_size = from_first(lambda: _batch_size(network, first, seen, method=method, classes=cells))
     settings: dict[str, Any] = {
         "device": str(device_of(model)), "seed": seed, "protocol": protocol, "setting": setting, "look": str(seen),
         "smooth": smooth, "top": top, "method": method, "side": grids.side,
@@ -136,6 +139,7 @@ def localisation(
         pool=grids.pool,
         usable=grids.usable,
         correct=correct,
+        b=_b_of(model),
         seconds=float(outcome["seconds"]) / len(grids),
     )
 
@@ -157,6 +161,12 @@ def _check(
     if images.shape[2] != images.shape[3]:
         raise InputError(f"expected square images, got {images.shape[2]}×{images.shape[3]}")
     return images.shape[2]
+
+
+def _b_of(model: nn.Module) -> float | None:
+    """The exponent of a B-cos network, if all its layers have the same."""
+    found = {float(module.b) for module in model.modules() if isinstance(module, BcosConv2d | BcosLinear)}
+    return found.pop() if len(found) == 1 else None
 
 
 def _top_counts(top: float | None, pixels: int) -> tuple[int, list[int]] | None:

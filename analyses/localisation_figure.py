@@ -33,8 +33,9 @@ class Box(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """One B: the scores, and the accuracy with its interval."""
+    """One network of a series (with a name, if there are several): its B, scores, and accuracy with its interval."""
 
+    series: str
     b: float
     box: Box
     accuracy: tuple[float, float, float] | None
@@ -108,6 +109,8 @@ def _box(ax: "Axes", y: float, box: Box) -> None:
 def _distribution(
     ax: "Axes", at: float, scores: np.ndarray, colour: str, *, vertical: bool, width: float = 0.6
 ) -> None:
+    from matplotlib.colors import to_rgb
+
     parts = ax.boxplot(
         [100 * scores], positions=[at], orientation="vertical" if vertical else "horizontal", widths=width,
         whis=WHISKERS, showfliers=False, patch_artist=True, manage_ticks=False,
@@ -115,13 +118,14 @@ def _distribution(
     for line in (*parts["whiskers"], *parts["caps"], *parts["medians"], *parts["boxes"]):
         line.set(color=colour, linewidth=0.9)
     for patch in parts["boxes"]:
-        patch.set(facecolor=colour, alpha=0.35)
+        patch.set_facecolor((*to_rgb(colour), 0.35))
 
 
 def _limits(ax: "Axes", found: Sequence[Box]) -> None:
     """Chance, and what smoothing leaves of a perfect map where that is less than all, as lines with names above."""
-    ceilings = sorted({round(100 * box.ceiling, 1) for box in found} - {100.0})
-    for x, name in ((100 * found[0].floor, "chance"), *((each, "ceiling") for each in ceilings)):
+    every = {round(100 * box.ceiling, 1) for box in found}
+    name = "ceiling of smoothed maps" if len(every) > 1 else "ceiling"
+    for x, name in ((100 * found[0].floor, "chance"), *((each, name) for each in sorted(every - {100.0}))):
         ax.axvline(x, color=style.GREY, lw=0.7, ls="--", zorder=0)
         ax.annotate(
             f"{name} {x:.1f}", (x, 1), (0, 2), xycoords=ax.get_xaxis_transform(), textcoords="offset points",
@@ -174,39 +178,55 @@ def curves(found: Sequence[tuple[str, str, pd.DataFrame]], *, floor: float, pixe
     with style.drawing(None, height=3.0) as ax:
         ends: list[style.End] = []
         for name, model, curve in found:
-            colour, dash = style.look_of(model)[0], DASHES[seen.setdefault(model, 0) % len(DASHES)]
-            seen[model] += 1
+            colour = style.look_of(model)[0]
+            dash = DASHES[seen.setdefault(colour, 0) % len(DASHES)]
+            seen[colour] += 1
             ax.plot(curve["pixels"], 100 * curve["score"], dash, color=colour)
             ax.fill_between(curve["pixels"], 100 * curve["low"], 100 * curve["high"], color=colour, alpha=0.15, lw=0)
             ends.append((float(curve["pixels"].iloc[-1]), 100 * float(curve["score"].iloc[-1]), name, colour))
         ax.axhline(100 * floor, color=style.GREY, lw=0.7, ls="--", zorder=0)
         ends.append((float(pixels), 100 * floor, f"chance {100 * floor:.1f}", style.GREY))
-        ax.set(xscale="log", ylim=(0, 102), xlabel=f"strongest pixels that count, of {pixels:,}")
+        first = min(float(curve["pixels"].iloc[0]) for _, _, curve in found)
+        ax.set(xscale="log", xlim=(first, pixels), ylim=(0, 102))
+        ax.set_xlabel(f"strongest pixels that count, of {pixels:,}")
         ax.set_ylabel("positive attribution\nin the right cell, %")
         style.label_ends(ax, ends)
         return style.figure_of(ax)
 
 
 def sweep(points: Sequence[Swept]) -> "Figure":
-    """Accuracy and localisation against B."""
+    """Accuracy and localisation against B; networks of different series beside one another."""
     with style.paper_style():
         above, below = style.panels(2, 1, width=4.4, height=3.6, sharex=True)
-        places = [point.b for point in points]
-        step = min(np.diff(sorted(set(places))))
+        places, names = sorted({point.b for point in points}), list(dict.fromkeys(point.series for point in points))
+        step = float(min(np.diff(places)))
+        width = 0.5 * step / len(names)
         for point in points:
-            colour = style.look_of(point.box.model)[0]
-            if point.accuracy is not None:
-                mean, low, high = (100 * part for part in point.accuracy)
-                above.errorbar(
-                    point.b, mean, yerr=[[mean - low], [high - mean]], fmt="x", color=colour, ms=5, elinewidth=0.9
-                )
-            _distribution(below, point.b, point.box.scores, colour, vertical=True, width=0.5 * float(step))
-            below.plot(point.b, 100 * point.box.mean[0], "D", mfc="white", mec="black", ms=3.6, mew=0.8, zorder=5)
+            place = names.index(point.series)
+            colour = style.look_of(point.box.model)[0] if len(names) == 1 else style.CYCLE[place % len(style.CYCLE)]
+            at = point.b + 1.3 * width * (place - (len(names) - 1) / 2)
+            _accuracy(above, at, point, colour)
+            _distribution(below, at, point.box.scores, colour, vertical=True, width=width)
+            below.plot(at, 100 * point.box.mean[0], "D", mfc="white", mec="black", ms=3.6, mew=0.8, zorder=5)
         for y, name in ((points[0].box.floor, "chance"), (points[0].box.ceiling, "ceiling")):
             below.axhline(100 * y, color=style.GREY, lw=0.7, ls="--", zorder=0)
             below.annotate(f"{name} {100 * y:.1f}", (1, 100 * y), (3, 0), xycoords=below.get_yaxis_transform(),
                            textcoords="offset points", fontsize=6.5, color=style.GREY, va="center")  # fmt: skip
         above.set_ylabel("accuracy, %")
-        below.set(ylabel="localisation, %", xlabel=f"B (maps: {points[0].box.method})", ylim=(0, 102), xticks=places)
-        below.set_xlim(min(places) - step, max(places) + step)
+        below.set(ylabel="localisation, %", xlabel=f"B (maps: {points[0].box.method})", ylim=(0, 102))
+        below.set_xticks(places, [f"{place:g}" for place in places])
+        below.set_xlim(places[0] - step, places[-1] + step)
+        if len(names) > 1:
+            above.legend()
         return style.figure_of(above)
+
+
+def _accuracy(ax: "Axes", at: float, point: Swept, colour: str) -> None:
+    if point.accuracy is None:
+        return
+    mean, low, high = (100 * part for part in point.accuracy)
+    known = set(ax.get_legend_handles_labels()[1])
+    ax.errorbar(
+        at, mean, yerr=[[mean - low], [high - mean]], fmt="x", color=colour, ms=5, elinewidth=0.9,
+        label=None if point.series in known else point.series,
+    )  # fmt: skip

@@ -1,5 +1,6 @@
 """What the pointing game gives: a score for every cell of every grid, and what follows from them."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -12,7 +13,8 @@ from scs_eval.analyses import localisation_figure as drawn
 from scs_eval.analyses.game_grids import grid_table
 from scs_eval.analyses.result import Comparison, Result
 from scs_eval.analyses.statistics import bootstrap_mean, holm, paired_bootstrap, wilson
-from scs_eval.models.registry import resolve
+
+B_OF_NAME = re.compile(r"_b=\d+(\.\d+)?")
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +30,7 @@ class LocalisationResult(Result):
     images: (k, 3, H, W), maps: (k, n², H, W) the first k grids, and their maps as they are scored, with signs.
     asked: grids wanted; pool: images at hand; usable: those that every model in the game has right
         (None for grids that were replayed).
-    correct: (right, of) single images; None if not known. seconds: per grid.
+    correct: (right, of) single images; None if not known. b: the exponent of a B-cos network. seconds: per grid.
     """
 
     name = "localisation"
@@ -53,18 +55,13 @@ class LocalisationResult(Result):
     pool: int
     usable: int | None
     correct: tuple[int, int] | None
+    b: float | None
     seconds: float
 
     @property
     def grid_scores(self) -> np.ndarray:
         """(G,) the mean over a grid's cells. Cells of one grid are not independent: grids are what is resampled."""
         return self.scores.mean(1)
-
-    @property
-    def b(self) -> float | None:
-        """The B of a B-cos network of the zoo."""
-        found = resolve(self.model, missing_ok=True)
-        return found[1].b if found else None
 
     def table(self) -> pd.DataFrame:
         """One row: mean and 95 % interval over grids, quartiles over cells, floor, ceiling, and how it was played."""
@@ -212,7 +209,9 @@ def _box(result: LocalisationResult) -> drawn.Box:
 def _title(results: Sequence[LocalisationResult]) -> str:
     first, counts = results[0], sorted({len(result.scores) for result in results})
     game = {"grid": "Grid pointing game", "difull": "DiFull", "dipart": "DiPart"}[first.setting]
-    return f"{game}, {' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} grids of {first.side}×{first.side}"
+    grids = f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} grids of {first.side}×{first.side}"
+    same = len({result.method for result in results}) == 1  # else the axis has the methods
+    return f"{game}, {grids}" + (f", maps by {first.method}" if same else "")
 
 
 def _figures(results: Sequence[LocalisationResult]) -> dict[str, "Figure"]:
@@ -221,13 +220,22 @@ def _figures(results: Sequence[LocalisationResult]) -> dict[str, "Figure"]:
         curves = [(f"{one.model} {one.method}", one.model, one.curve()) for one in results if one.top is not None]
         figures["top"] = drawn.curves(curves, floor=1 / results[0].side ** 2, pixels=int(results[0].top_counts[-1]))
     for method in dict.fromkeys(result.method for result in results):
-        swept = sorted(
-            (one for one in results if one.method == method and one.b is not None), key=lambda one: one.b or 0
-        )
-        if len({one.b for one in swept}) > 1:
-            points = [drawn.Swept(b=one.b or 0, box=_box(one), accuracy=_interval(one)) for one in swept]
+        if points := _swept([one for one in results if one.method == method]):
             figures["sweep" if "sweep" not in figures else f"sweep-{method}"] = drawn.sweep(points)
     return figures
+
+
+def _swept(results: Sequence[LocalisationResult]) -> list[drawn.Swept]:
+    """Networks that differ in B, by B; nothing if there are none. Where a B comes twice, those of one name belong."""
+    found = sorted((one for one in results if one.b is not None), key=lambda one: one.b or 0)
+    if len({one.b for one in found}) < 2:
+        return []
+    once = len({one.b for one in found}) == len(found)
+    names = ["" if once else B_OF_NAME.sub("", one.model) for one in found]
+    return [
+        drawn.Swept(series=name, b=one.b or 0, box=_box(one), accuracy=_interval(one))
+        for name, one in zip(names, found, strict=True)
+    ]
 
 
 def _interval(result: LocalisationResult) -> tuple[float, float, float] | None:
@@ -238,13 +246,15 @@ def _interval(result: LocalisationResult) -> tuple[float, float, float] | None:
 
 
 def _examples(results: Sequence[LocalisationResult]) -> dict[str, "Figure"]:
-    """The first grid of every result, six results to a page."""
-    rows = [
-        drawn.Example(
-            text=f"{one.model}\n{one.method}", image=one.images[0], maps=one.maps[0], scores=one.scores[0],
-            names=[one.classes[target] for target in one.targets[0]], side=one.side,
-        )
-        for one in results
-    ]  # fmt: skip
+    """The first grid of every result, of few results more, six rows to a page; those of one grid together."""
+    each = max(1, drawn.ROWS // len(results))
+    rows = [_example(one, grid) for grid in range(each) for one in results if grid < len(one.images)]
     pages = [rows[start : start + drawn.ROWS] for start in range(0, len(rows), drawn.ROWS)]
     return {"examples" + (f"-{i}" if i > 1 else ""): drawn.examples(page) for i, page in enumerate(pages, start=1)}
+
+
+def _example(one: LocalisationResult, grid: int) -> drawn.Example:
+    return drawn.Example(
+        text=f"{one.model}\n{one.method}", image=one.images[grid], maps=one.maps[grid], scores=one.scores[grid],
+        names=[one.classes[target] for target in one.targets[grid]], side=one.side,
+    )  # fmt: skip

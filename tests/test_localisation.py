@@ -299,17 +299,36 @@ def test_figures() -> None:
     assert "examples-2" in many.figures()
 
 
+SWEEP = [("bcos_cnn9_b=2.5", 2.5, 0.7, 35), ("bcos_cnn9", 2.0, 0.5, 37), ("bcos_cnn9_b=1", 1.0, 0.1, 38)]
+
+
+def crosses(figure: object) -> list[float]:
+    """Where the accuracies stand."""
+    return sorted(float(line.get_xdata()[0]) for line in figure.axes[0].lines if line.get_marker() == "x")  # type: ignore[attr-defined]
+
+
 def test_sweep_over_b() -> None:
-    """Untrained stand-ins: what is checked is the figure of accuracy and localisation against B."""
-    swept = [
-        scored(name, "wx", shift, correct=(right, 40))
-        for name, shift, right in (("bcos_cnn9_b=2.5", 0.7, 35), ("bcos_cnn9", 0.5, 37), ("bcos_cnn9_b=1", 0.1, 38))
-    ]
+    """Made-up scores: what is checked is the figure of accuracy and localisation against B."""
+    swept = [scored(name, "wx", shift, b=b, correct=(right, 40)) for name, b, shift, right in SWEEP]
     figure = compare(swept, label="sweep").figures()["sweep"]
-    above, below = figure.axes
-    assert sorted(float(line.get_xdata()[0]) for line in above.lines if line.get_marker() == "x") == [1, 2, 2.5]
-    assert below.get_xticks().tolist() == [1, 2, 2.5]
-    assert "sweep" not in compare(swept[:2][::2], label="one").figures()
+    assert crosses(figure) == [1, 2, 2.5]
+    assert figure.axes[1].get_xticks().tolist() == [1, 2, 2.5]
+    assert figure.axes[0].get_legend() is None
+    assert "sweep" not in compare([swept[0], scored("a", "wx", 0.1)], label="one").figures()
+
+
+def test_a_b_that_comes_twice_stands_beside_itself() -> None:
+    swept = [scored(name, "wx", shift, b=b, correct=(right, 40)) for name, b, shift, right in SWEEP]
+    figure = compare([*swept, scored("bcos_cnn9_plain", "wx", 0.4, b=2.0, correct=(30, 40))], label="x").figures()[
+        "sweep"
+    ]
+    assert len(set(crosses(figure))) == 4
+    assert [text.get_text() for text in figure.axes[0].get_legend().texts] == ["bcos_cnn9", "bcos_cnn9_plain"]
+
+
+@pytest.mark.parametrize(("model", "b"), [("bcos_cnn9_w=0.125_b=1.5", 1.5), ("resnet20_conv", None)])
+def test_b_is_the_networks_own(model: str, b: float | None) -> None:
+    assert play(create_model(model, num_classes=5).eval(), method="grad").b == b
 
 
 @pytest.fixture
@@ -349,6 +368,31 @@ def test_command_writes_and_replays(few_images: ImageData) -> None:
     first, again = (pd.read_csv(path / "scores.csv") for path in (folder, Path("again")))
     mine = first[(first["model"] == "rohrer100k_scs") & (first["method"] == "wx")].reset_index(drop=True)
     np.testing.assert_allclose(again["score"], mine["score"], rtol=1e-5)
+
+
+def test_command_draws_the_sweep(few_images: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Untrained stand-ins for the trained zoo, which are told what to answer."""
+    zoo = ["bcos_cnn9_w=0.125_b=1", "bcos_cnn9_w=0.125"]
+    sure = 9 * torch.nn.functional.one_hot(few_images.labels, 10).float()
+    monkeypatch.setattr("scs_eval.cli.sources.trained_models", lambda: zoo)
+    monkeypatch.setattr(cli, "load_all", lambda names: {name: create_model(name).eval() for name in names})
+    monkeypatch.setattr(cli, "answer_all", lambda networks, _: dict.fromkeys(networks, sure))
+    _, error = run("-n", "1", models=("bcos_cnn9*",))
+    assert error is None
+    assert Path("results/localisation/bcos_cnn9/sweep.png").exists()
+
+
+def test_command_chooses_from_some_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def read(_source: str, **options: object) -> ImageData:
+        asked.append(options["n"])
+        raise InputError("seen enough")
+
+    monkeypatch.setattr(cli, "load_images", read)
+    run("--images", "300")
+    run()
+    assert asked == [300, None]
 
 
 def test_command_says_when_images_run_out(few_images: ImageData) -> None:
