@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
     from scs_eval.analyses.robustness import PgdResult
 
-DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))  # models with one kind of layer share its colour
+Dash = str | tuple[float, tuple[float, ...]]
+DASHES: tuple[Dash, ...] = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (5, 1, 1, 1, 1, 1)),
+)  # models with one kind of layer share its colour
+SAMPLE = " " * 12  # room for a sample of the dash before a name
 FEW = 4  # curves, up to which bands are drawn dark enough to be read one by one
 NORMS = {"linf": "L∞", "l2": "L2"}
 
@@ -25,19 +33,37 @@ def draw_curves(results: "Sequence[PgdResult]", ax: "Axes | None" = None) -> "Fi
     with style.drawing(ax, height=3.3 + 0.06 * max(0, len(results) - 4)) as ax:
         used: dict[str, int] = {}
         ends: list[style.End] = []
+        dashes: list[Dash] = []
         for result in results:
             tint = style.look_of(result.label)[0]
             dash = DASHES[used.setdefault(tint, 0) % len(DASHES)]
             used[tint] += 1
             _curve(ax, result, tint, dash, alpha=0.16 if len(results) <= FEW else 0.07)
             ends.append((result.grid[-1], 100 * float(result.accuracy.estimate[-1]), _name(result), tint))
+            dashes.append(dash)
         _axes(ax, results)
         order = np.argsort([result.areas.mean() for result in results], kind="stable")  # of equal ends, the best on top
-        style.label_ends(ax, [ends[place] for place in order], size=7 if len(results) <= 8 else 6)
+        alike = max(used.values()) > 1
+        named = [(*ends[place][:2], SAMPLE * alike + ends[place][2], ends[place][3]) for place in order]
+        style.label_ends(ax, named, size=7 if len(results) <= 8 else 6)
+        if alike:
+            _samples(ax, [dashes[place] for place in order])
         return style.figure_of(ax)
 
 
-def _curve(ax: "Axes", result: "PgdResult", tint: str, dash: object, *, alpha: float) -> None:
+def _samples(ax: "Axes", dashes: Sequence[Dash]) -> None:
+    """A sample of each curve's dash before its name: most curves end at 0, where a line from the name tells nothing."""
+    from matplotlib.text import Annotation
+    from matplotlib.transforms import Affine2D, ScaledTranslation
+
+    points = Affine2D().scale(1 / 72) + style.figure_of(ax).dpi_scale_trans
+    names = [text for text in ax.texts if isinstance(text, Annotation)]
+    for name, dash in zip(names[-len(dashes) :], dashes, strict=True):
+        here = points + ScaledTranslation(*name.xyann, ax.transData)  # type: ignore[arg-type]  # any transform will do
+        ax.plot([9, 27], [0, 0], ls=dash, color=name.get_color(), transform=here, clip_on=False, label="sample")
+
+
+def _curve(ax: "Axes", result: "PgdResult", tint: str, dash: Dash, *, alpha: float) -> None:
     accuracy, low, high = (100 * part for part in result.accuracy)
     ax.fill_between(result.grid, low, high, color=tint, alpha=alpha, lw=0)
     ax.plot(result.grid, accuracy, ls=dash, color=tint)

@@ -35,7 +35,7 @@ def climb_by_squares(
             break
         if query % _AT_ONCE == 0:
             numbers = _numbers(draws, ball.centre)
-        side = side_at((query + 1) / steps, ball)
+        side = side_at(query / steps, ball)
         repaint = repaint_linf if ball.norm == "linf" else repaint_l2
         points = ball.project(repaint(ball, best.images[rows], side, numbers[rows, query % _AT_ONCE]))
     return best
