@@ -69,7 +69,7 @@ def load_images(
     from scs_eval.data import load_data
     from scs_eval.data.load import NAMES
 
-    folder: dict[str, int | None] = {}
+    folder: dict[str, Any] = {}
     if source not in NAMES:
         resize = said("resize") or (EVALUATED.get(size) if size else None)
         folder = {"resize": resize, "num_classes": classes_of_models()}
