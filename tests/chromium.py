@@ -9,7 +9,9 @@ import shutil
 import time
 from pathlib import Path
 
-PROGRAM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+PROGRAM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
@@ -65,7 +67,9 @@ class Browser:
         """Open a file and wait until it is loaded."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
         self.events = []
         self.call("Page.navigate", url=page.resolve().as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
@@ -92,7 +96,9 @@ class Browser:
             what, told = event.get("method"), event.get("params", {})
             if what == "Runtime.exceptionThrown":
                 found.append(str(told["exceptionDetails"]))
-            if what == "Log.entryAdded" or (what == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning")):
+            if what == "Log.entryAdded" or (
+                what == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning")
+            ):
                 found.append(str(told))
             if what == "Network.requestWillBeSent" and not told["request"]["url"].startswith(("file:", "data:")):
                 found.append(told["request"]["url"])
