@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses import attacked_figures
+from scs_eval.analyses.attacks.problem import CHUNK
 from scs_eval.analyses.attacks.run import attack
 from scs_eval.analyses.attacks.settings import Attack
 from scs_eval.analyses.attribution import attribute, find_method
@@ -22,6 +23,7 @@ from scs_eval.analyses.inputs import check_images, check_labels, logits_of
 from scs_eval.analyses.map_similarity import spearman, ssim
 from scs_eval.analyses.result import Comparison, Result
 from scs_eval.analyses.score_table import mean_of
+from scs_eval.analyses.shards import share_size, shared_map
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.analyses.statistics import wilson
 from scs_eval.analyses.sweep import check_grid
@@ -166,11 +168,12 @@ def _attacked(model: nn.Module, images: Tensor, labels: Tensor, eps: float, *, i
     """The images at the full distance ε."""
     if eps == 0:
         return images
-    parts = [
-        attack(model, images[at], labels[at], eps, ids=ids[at], stop_early=False, **options).images
-        for at in torch.arange(len(images)).split(AT_ONCE)
-    ]
-    return torch.cat(parts)
+
+    def attack_some(at: Tensor) -> Tensor:
+        return attack(model, images[at], labels[at], eps, ids=ids[at], stop_early=False, **options).images
+
+    size = share_size(len(images), AT_ONCE, multiple=CHUNK)
+    return torch.cat(shared_map(attack_some, torch.arange(len(images)).split(size))).to(images.device)
 
 
 def _row(

@@ -12,6 +12,7 @@ from scs_eval import __version__
 from scs_eval.analyses.attacks.saved import fingerprint
 from scs_eval.analyses.inputs import count_logits
 from scs_eval.analyses.result import Result, load_result
+from scs_eval.analyses.shards import from_first, leads
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.errors import InputError
 
@@ -28,6 +29,9 @@ class Finished:
         """The result of this work, if it is finished."""
         if not self.read:
             return None
+        return from_first(lambda: self._load(key))
+
+    def _load(self, key: str) -> Result | None:
         try:
             return load_result(self.folder / key)
         except InputError:
@@ -35,6 +39,8 @@ class Finished:
 
     def put(self, key: str, result: Result) -> None:
         """Keep a result, whole or not at all."""
+        if not leads():
+            return
         new, target = self.folder / f".{key}.{os.getpid()}", self.folder / key
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)

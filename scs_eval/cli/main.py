@@ -1,5 +1,6 @@
 """`scs-eval`: finds the command and imports only that one."""
 
+import os
 import sys
 from importlib import import_module
 
@@ -25,6 +26,7 @@ COMMANDS = {
     "zoo": "Train many models, one after another or on a cluster.",
     "convert": "Swap the layers of any network for SCS, B-cos or other layers.",
     "dynamics": "Draw the records of training runs.",
+    "bench": "Measure speed and memory against peers.",
 }
 
 
@@ -84,5 +86,6 @@ def main() -> None:
 def _fail(message: object, code: int) -> None:
     if "--debug" in sys.argv and sys.exc_info()[0] is not None:
         raise
-    print(f"Error: {' '.join(str(message).split())}", file=sys.stderr)
+    if code != 2 or os.environ.get("LOCAL_RANK", "0") == "0":  # torchrun's processes are all asked the same
+        print(f"Error: {' '.join(str(message).split())}", file=sys.stderr)
     sys.exit(code)

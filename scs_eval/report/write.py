@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scs_eval.analyses.result import Result
+from scs_eval.analyses.shards import leads
 from scs_eval.errors import InputError
 from scs_eval.report.markdown import markdown
 from scs_eval.report.provenance import provenance
@@ -30,6 +31,8 @@ def write(
     beside: writes further files into the directory that it is given, with what run.json will say.
     A result that is there already is replaced whole, once the new one is complete; anything else is left alone.
     """
+    if not leads():
+        return Path(out)
     target = check_target(out)
     with _replacing(target) as directory:
         result.save(directory)
