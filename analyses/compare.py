@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.accuracy import AccuracyComparison, Known, accuracy
 from scs_eval.analyses.attacked_explanations import AttackedComparison, attacked_explanations
-from scs_eval.analyses.compare_metrics import metrics_of, values_of
+from scs_eval.analyses.compare_metrics import distances, metrics_of, values_of
 from scs_eval.analyses.compare_result import CompareResult, stacked
 from scs_eval.analyses.contributions import ContributionsComparison, contributions
 from scs_eval.analyses.faithfulness import FaithfulnessComparison, faithfulness
@@ -31,7 +31,6 @@ from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.errors import InputError
 
 EPS = tuple(float(f"{step / 510:.12g}") for step in range(1, 17))  # 0.5/255, 1/255 … 8/255
-ATTACKED_EPS = tuple(float(f"{step / 255:.12g}") for step in (1, 2, 4, 8))
 SIDE = 3  # cells of a grid
 
 COMPARISONS: dict[str, type[Comparison[Any]]] = {
@@ -203,7 +202,7 @@ def _step(setup: Setup, analysis: str, name: str, grids: Grids | None, seconds: 
         settings |= {"grids": grids.indices.tolist(), "targets": grids.targets.tolist()}
     settings |= {"method": setup.method} if analysis in ("localisation", "attacked", "faithfulness") else {}
     settings |= {"eps": setup.eps, "twin": setup.twins.get(name, ("",))[0]} if analysis == "pgd" else {}
-    settings |= {"eps": ATTACKED_EPS} if analysis == "attacked" else {}
+    settings |= {"eps": distances(setup.eps)} if analysis == "attacked" else {}
     settings |= {"known": dict(setup.known.get(name, {}))} if analysis == "accuracy" else {}
     key = key_of(analysis, setup.models[name], tensors, sorted(settings.items()))
 
@@ -318,15 +317,15 @@ def _pgd(setup: Setup, name: str, size: int, grids: Any, key: str, advance: Any)
 def _attacked(setup: Setup, name: str, size: int, grids: Any, key: str, advance: Any) -> Result:
     """The images of the grids are attacked one by one, and set into the same grids."""
     cells = places_of(grids, setup.indices).flatten()
-    labels, indices = setup.labels[cells], setup.indices[cells]
+    labels, indices, radii = setup.labels[cells], setup.indices[cells], distances(setup.eps)
     options: dict[str, Any] = {"classes": setup.classes, "method": setup.method, "seed": setup.seed}
 
     def play(moved: Tensor) -> np.ndarray:
         return localisation(setup.models[name], moved, labels, grids, indices=indices, **options).grid_scores
 
     return attacked_explanations(
-        setup.models[name], setup.images[name][cells], labels, eps=ATTACKED_EPS, play=play, floor=1 / SIDE**2,
-        indices=indices, label=name, progress=lambda count: advance(count / (1 + len(ATTACKED_EPS))), **options,
+        setup.models[name], setup.images[name][cells], labels, eps=radii, play=play, floor=1 / SIDE**2,
+        indices=indices, label=name, progress=lambda count: advance(count / (1 + len(radii))), **options,
     )  # fmt: skip
 
 

@@ -49,7 +49,7 @@ AT_EPS = (
 def metrics_of(analyses: Iterable[str], eps: Sequence[float]) -> list[Metric]:
     """All metrics of some analyses in the order of the summary; those at a distance are called pgd@8/255."""
     chosen = set(analyses)
-    shown = [each for each in eps if any(abs(each - named) < TINY for named in NAMED)] or [eps[-1]]
+    shown = distances(eps)
     found = []
     for metric in FIXED:
         found.append(metric)
@@ -68,6 +68,11 @@ def metrics_of(analyses: Iterable[str], eps: Sequence[float]) -> list[Metric]:
                 if analysis == "pgd" or each in shown
             ]
     return [metric for metric in found if metric.analysis in chosen]
+
+
+def distances(eps: Sequence[float]) -> list[float]:
+    """The values of ε that the summary shows and explanations are attacked at: the named ones, else the largest."""
+    return [each for each in eps if any(abs(each - named) < TINY for named in NAMED)] or [eps[-1]]
 
 
 def spell_eps(eps: float) -> str:

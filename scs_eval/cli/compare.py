@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.compare_result import CompareResult
     from scs_eval.data import ImageData
 
-ANALYSES = "accuracy,saliency,contributions,localisation,pgd,attacked,faithfulness"
+ANALYSES = ("accuracy", "saliency", "contributions", "localisation", "pgd", "attacked", "faithfulness")
 POOL = 1000
 STORE = ".scs-eval-finished"
 
@@ -36,7 +36,7 @@ STORE = ".scs-eval-finished"
 @click.command()
 @click.argument("models", nargs=-1, type=MODEL, required=True, metavar="MODEL...")
 @source_options
-@click.option("--analyses", default=ANALYSES, show_default=True, help="Which, between commas.")
+@click.option("--analyses", default="all", show_default=True, help=f"Which, between commas: {', '.join(ANALYSES)}.")
 @click.option("--method", default="wx", show_default=True, help="Attribution of localisation, attacked, faithfulness.")
 @click.option("--eps", help="Distances of pgd: lo:hi (30 values), lo:hi:n, or 2/255,4/255.  [default: 0.5/255 … 8/255]")
 @click.option(
@@ -118,12 +118,10 @@ def command(
 
 def choose_analyses(text: str) -> tuple[str, ...]:
     """The analyses, each once, in the order of the page."""
-    known, asked = ANALYSES.split(","), [part.strip() for part in text.split(",") if part.strip()]
-    if wrong := [each for each in asked if each not in known]:
-        raise InputError(f"expected --analyses of {', '.join(known)}, got {wrong[0]!r}")
-    if not asked:
-        raise InputError(f"expected --analyses of {', '.join(known)}, got none")
-    return tuple(each for each in known if each in asked)
+    asked = [part.strip() for part in text.split(",")]
+    if wrong := [each for each in asked if each not in (*ANALYSES, "all")]:
+        raise InputError(f"expected --analyses of {', '.join(ANALYSES)}, got {wrong[0]!r}")
+    return tuple(each for each in ANALYSES if each in asked or "all" in asked)
 
 
 def choose_distances(text: str | None) -> tuple[float, ...]:
