@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scs_eval.models.checkpoints import Loaded
 
 SHOWN = 4  # names in a line
-EXAMPLES = 16  # images whose logits are taken apart
+EXAMPLES, LARGE_EXAMPLES = 16, 4  # images whose logits are taken apart; of ImageNet's size
 Facts = dict[str, str]
 
 
@@ -136,7 +136,7 @@ def _completeness(model: "nn.Module", images: "Tensor") -> Facts:
     """Whether the logits are W(x)·x + b(x), and how much of them is bias."""
     from scs_eval.models.decomposition import decompose
 
-    images = images[:EXAMPLES]
+    images = images[: EXAMPLES if images.shape[-1] <= 64 else LARGE_EXAMPLES]
     try:
         parts = decompose(model, images, model(images).argmax(1))
     except (InputError, RuntimeError) as error:
