@@ -332,7 +332,6 @@ def test_an_interrupted_command_says_so_and_goes_on(monkeypatch: pytest.MonkeyPa
         (("--model", "nets.py:one_class"), "expected 10 logits for each of 32 images, one per class"),
         (("--model", "nets.py:NotANumber"), "expected finite logits"),
         (("--model", "rohrer100k_sc"), "did you mean rohrer100k_scs"),
-        (("--model", "torchvision:resnet18", "--weights", "none"), "10 logits"),
         (("--data", "nowhere"), "nowhere"),
         (("--checkpoint-every", "0"), "--checkpoint-every"),
     ],
