@@ -75,6 +75,10 @@ def open_source(
 
     text = str(source)
     if is_file(source):
+        if weights is not None:
+            raise InputError(
+                f"expected weights for a name or a factory; {Path(source).name} is a file of weights itself"
+            )
         loaded = _from_file(Path(source), arch)
     elif text.startswith("torchvision:"):
         loaded = _from_torchvision(text.removeprefix("torchvision:"), weights, normalize, num_classes)

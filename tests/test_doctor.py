@@ -2,14 +2,15 @@
 
 import json
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
 from safetensors.torch import save_file
 
-from scs_eval import InputError, create_model
+from scs_eval import InputError, create_model, load_model
 from scs_eval.cli.main import cli
-from scs_eval.cli.sources import choose_models, input_size_of, source_of, split_label
+from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_option, source_of, split_label
 
 
 def doctor(*arguments: object) -> dict[str, str]:
@@ -71,3 +72,78 @@ def test_labels_and_sources(tmp_path):
         choose_models(["A=rohrer100k_scs", "A=rohrer100k_conv"])
     with pytest.raises(InputError, match="one model for the label"):
         choose_models(["A=rohrer100k*"])
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A file that says what it holds, one that does not, and a factory with a file of weights for it."""
+    torch.manual_seed(0)
+    save_file(create_model("rohrer25k_conv").state_dict(), tmp_path / "says.safetensors", {"name": "rohrer25k_conv"})
+    torch.save(create_model("rohrer25k_scs").state_dict(), tmp_path / "silent.pt")
+    (tmp_path / "own.py").write_text(
+        "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(3072, 10))\n"
+    )
+    torch.save({"1.weight": torch.randn(10, 3072), "1.bias": torch.zeros(10)}, tmp_path / "own.pt")
+    return tmp_path
+
+
+def loaded(*arguments: object) -> "dict[str, torch.nn.Module]":
+    """What a command with these options would load."""
+
+    @click.command()
+    @model_option()
+    def command(models: tuple[str, ...]) -> "dict[str, torch.nn.Module]":
+        return load_all(choose_models(models))
+
+    return command.main([str(each) for each in arguments], standalone_mode=False)
+
+
+def test_an_option_goes_to_the_models_that_need_it(files):
+    """Each as if it had been loaded alone."""
+    own = f"own={files}/own.py:net"
+    several = (
+        "--model",
+        "rohrer100k_conv",
+        "--model",
+        f"a={files}/says.safetensors",
+        "--model",
+        f"b={files}/silent.pt",
+    )
+    found = loaded(*several, "--model", own, "--arch", "rohrer25k_scs", "--weights", files / "own.pt",
+                   "--normalize", "0.5,0.25")  # fmt: skip
+    statistics = {"normalize": "0.5,0.25"}
+    alone = {
+        "rohrer100k_conv": load_model("rohrer100k_conv"),
+        "a": load_model(files / "says.safetensors"),
+        "b": load_model(files / "silent.pt", arch="rohrer25k_scs", **statistics),
+        "own": load_model(f"{files}/own.py:net", weights=files / "own.pt", **statistics),
+    }
+    image = torch.rand(1, 3, 32, 32)
+    assert found.keys() == alone.keys()
+    for name, network in found.items():
+        assert torch.equal(network(image), alone[name](image)), name
+
+
+def test_the_users_word_for_a_single_file(files):
+    with pytest.raises(InputError, match="do not fit rohrer25k_scs"):
+        loaded("--model", files / "says.safetensors", "--arch", "rohrer25k_scs")
+
+
+@pytest.mark.parametrize(
+    ("sources", "options", "why"),
+    [
+        (["rohrer100k_conv"], ["--normalize", "imagenet"], "have theirs inside"),
+        (["rohrer100k_conv", "rohrer100k_scs"], ["--weights", "own.pt"], "--weights is for, got none"),
+        (["rohrer25k_conv", "rohrer25k_scs"], ["--weights", "own.pt"], "got 2 .rohrer25k_conv, rohrer25k_scs"),
+        (["{}/silent.pt"], ["--weights", "own.pt"], "--weights is for, got none"),
+    ],
+)
+def test_an_option_that_is_for_nobody_is_refused(files, sources, options, why):
+    models = [word for source in sources for word in ("--model", source.format(files))]
+    with pytest.raises(InputError, match=why):
+        loaded(*models, *options)
+
+
+def test_a_file_takes_no_weights(files):
+    with pytest.raises(InputError, match=r"silent.pt is a file of weights itself"):
+        load_model(files / "silent.pt", weights=files / "own.pt")

@@ -150,13 +150,31 @@ def source_of(name: str) -> str:
 
 def load_all(names: Sequence[str]) -> "dict[str, nn.Module]":
     """The models by label, loaded as --arch, --weights and --normalize say; what was done to a file goes to stderr."""
-    return {name: _load(name).model for name in names}
+    options = _shared_out([source_of(name) for name in names])
+    return {name: _load(name, options[source_of(name)]).model for name in names}
 
 
-def _load(name: str) -> "Loaded":
+def _shared_out(sources: Sequence[str]) -> dict[str, Asked]:
+    """--arch, --weights and --normalize for each source, if they are for it."""
+    from scs_eval.cli.takers import takers_of_arch, takers_of_normalize, takers_of_weights
+
+    arch, weights, normalize = asked_for().values()
+    named = takers_of_arch(sources) if arch else set()
+    filled = takers_of_weights(sources, str(weights)) if weights else set()
+    foreign = takers_of_normalize(sources, filled) if normalize else set()
+
+    def of(source: str) -> Asked:
+        chosen = zip((arch, weights, normalize), (named, filled, foreign), strict=True)
+        values = (value if source in takers else None for value, takers in chosen)
+        return Asked(**dict(zip(OPTIONS, values, strict=True)))  # type: ignore[typeddict-item]
+
+    return {source: of(source) for source in sources}
+
+
+def _load(name: str, options: Asked) -> "Loaded":
     from scs_eval.models.checkpoints import open_source
 
-    loaded = open_source(source_of(name), **asked_for(), num_classes=_classes_of_data())
+    loaded = open_source(source_of(name), **options, num_classes=_classes_of_data())
     if context := click.get_current_context(silent=True):
         context.meta.setdefault("scs_eval.loaded", {})[source_of(name)] = loaded
     if loaded.notes:
