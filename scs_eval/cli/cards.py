@@ -72,10 +72,8 @@ def _completeness(name: str, result: "CompareResult") -> str:
         return ""
     table = one.table()
     most, bias = table["relative_residual"].max(), np.nanmean(np.abs(table["bias_share"]))
-    return (
-        f"W(x)·x + b(x) is the logit for {int(one.complete.sum())} of {len(one.complete)} images (misses {most:.0e} of "
-        f"it at most); biases are {bias:.2g} times the logit on average, in absolute values"
-    )
+    whole = f"W(x)·x + b(x) is the logit for {int(one.complete.sum())} of {len(one.complete)} images"
+    return f"{whole} (misses {most:.0e} of it at most); |b(x)| is {bias:.2g} × |logit| on average"
 
 
 def _sha256(source: str, model: "nn.Module") -> str:

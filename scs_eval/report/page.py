@@ -72,6 +72,7 @@ def page(
         css=Markup(_read("page.css")),
         script=Markup(_read("page.js")),
         colours={name: style.look_of(name)[0] for name in result.models},
+        numbers={name: i for i, name in enumerate(result.models, 1)} if len(result.models) > 2 else {},
         findings=findings(result),
         rows=_rows(result),
         curves=_curves(folder),
@@ -120,11 +121,13 @@ def _rows(result: CompareResult) -> list[dict[str, Any]]:
 
 def _cell(result: CompareResult, metric: str, model: str, row: "pd.Series[Any]") -> dict[str, Any]:
     there, interval = np.isfinite(row["value"]), np.isfinite(row["low"])
+    beaten = result.beaten(metric, model)
     return {
         "value": f"{row['value']:.3f}" if there else "–",
         "interval": f"{row['low']:.3f} – {row['high']:.3f}" if there and interval else "",
         "marked": result.marked(metric, model),
-        "beaten": ", ".join(result.beaten(metric, model)),
+        "beaten": ", ".join(beaten),
+        "numbers": ", ".join(str(result.models.index(other) + 1) for other in beaten),
     }
 
 
