@@ -1,5 +1,6 @@
 """Tensors from a checkpoint file, whoever wrote it. A file is data: nothing in it is ever run."""
 
+import argparse
 import pickle
 import re
 import warnings
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile, is_zipfile
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +19,9 @@ CONTAINERS = ("state_dict", "model_state_dict", "model", "net", "network", "mode
 AVERAGED = "ema.module."  # where B-cos training checkpoints keep the weights that are evaluated
 PICKLE = b"\x80"  # how every pickle since protocol 2 begins
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
+# What training scripts keep beside the weights and torch's loader does not know: options, and numpy's numbers.
+HARMLESS = [argparse.Namespace, np.dtype, type(np.dtype("f8")), type(np.dtype("f4")), type(np.dtype("i8"))]
+HARMLESS += [np.float64(0).__reduce__()[0]]
 
 
 class StateFile(NamedTuple):
@@ -64,13 +69,14 @@ def _read_safetensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 def _read_torch(path: Path) -> Any:
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.serialization.safe_globals(HARMLESS):
             warnings.simplefilter("ignore", UserWarning)  # about pickle protocols, before an error that we word
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(f"{path.name} {_refusal(path, str(error))}") from error
     except (RuntimeError, EOFError, BadZipFile, ValueError, KeyError, OSError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        text = re.sub(r"^\[.*?\] \. ", "", str(error).strip()) or type(error).__name__
+        reason = re.split(r"\.\s", text)[0]  # not what torch advises: to load it anyway
         raise InputError(f"{path.name} is not a torch checkpoint or is damaged: {reason}") from error
 
 

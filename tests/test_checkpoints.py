@@ -1,8 +1,10 @@
 """Trained weights: what ships loads strictly and is checked; what is not a checkpoint is refused in one line."""
 
+import argparse
 import hashlib
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -101,6 +103,21 @@ class Trap:
 
     def __reduce__(self):
         return (open, (str(self.path), "w"))
+
+
+def test_what_training_scripts_keep_beside_the_weights_is_harmless(tmp_path):
+    """Options as timm, DINO or MAE save them, numpy's numbers, an optimizer; what would run code is refused there too."""
+    model = create_model("rohrer25k_conv", seed=2).eval()
+    beside = {"args": argparse.Namespace(lr=0.1), "best": np.float64(0.9), "steps": np.int64(3)}
+    beside["optimizer"] = torch.optim.Adam(model.parameters()).state_dict()
+    torch.save({"model": model.state_dict(), **beside}, tmp_path / "a.pt")
+    image = torch.rand(1, 3, 32, 32)
+    assert torch.equal(load_model(tmp_path / "a.pt", arch="rohrer25k_conv")(image), model(image))
+    trap = argparse.Namespace(lr=Trap(tmp_path / "sprung"))
+    torch.save({"model": model.state_dict(), "args": trap}, tmp_path / "b.pt")
+    with pytest.raises(InputError, match="could run code"):
+        load_model(tmp_path / "b.pt", arch="rohrer25k_conv")
+    assert not (tmp_path / "sprung").exists()
 
 
 @pytest.mark.parametrize("write", [lambda x, path: path.write_bytes(pickle.dumps(x)), torch.save])
