@@ -20,8 +20,8 @@ AVERAGED = "ema.module."  # where B-cos training checkpoints keep the weights th
 PICKLE = b"\x80"  # how every pickle since protocol 2 begins
 PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 # What training scripts keep beside the weights and torch's loader does not know: options, and numpy's numbers.
-HARMLESS = [argparse.Namespace, np.dtype, type(np.dtype("f8")), type(np.dtype("f4")), type(np.dtype("i8"))]
-HARMLESS += [np.float64(0).__reduce__()[0]]
+NUMBERS = [np.dtype, *(type(np.dtype(kind)) for kind in ("f4", "f8", "i8")), np.float64(0).__reduce__()[0]]
+HARMLESS: list[Any] = [argparse.Namespace, *NUMBERS]
 
 
 class StateFile(NamedTuple):

@@ -106,7 +106,7 @@ class Trap:
 
 
 def test_what_training_scripts_keep_beside_the_weights_is_harmless(tmp_path):
-    """Options as timm, DINO or MAE save them, numpy's numbers, an optimizer; what would run code is refused there too."""
+    """Options as timm, DINO or MAE save them, numpy's numbers, an optimizer; what would run code is refused there."""
     model = create_model("rohrer25k_conv", seed=2).eval()
     beside = {"args": argparse.Namespace(lr=0.1), "best": np.float64(0.9), "steps": np.int64(3)}
     beside["optimizer"] = torch.optim.Adam(model.parameters()).state_dict()
