@@ -1,62 +1,115 @@
-"""Time contenders fairly: warm up, take turns, report medians and ratios, and say under which conditions."""
+"""Time contenders fairly: warm up, take turns, keep every round."""
 
-import csv
-import platform
-import statistics
+import gc
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-import torch
+import numpy as np
 
 Contender = Callable[[], object]
+Say = Callable[[str], None]
 
 
-def contest(contenders: dict[str, Contender], *, rounds: int = 15, warmup: int = 3) -> dict[str, list[float]]:
-    """Seconds of every round of every contender; within a round they take turns, so a busy moment hits all alike."""
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One line of the table: ours against theirs, round by round, and what the ratio should be.
+
+    faster: the ratio is theirs/ours and should be at least `goal`; else it is ours/theirs, at most `goal`.
+    ours, theirs: seconds, megabytes or points (`unit`), one number per round.
+    """
+
+    suite: str
+    what: str
+    against: str
+    goal: float
+    faster: bool
+    ours: tuple[float, ...]
+    theirs: tuple[float, ...]
+    unit: str = "s"
+    note: str = ""
+
+    @property
+    def ratios(self) -> np.ndarray:
+        """One per round: a busy moment hits the contenders of a round alike."""
+        ours, theirs = np.asarray(self.ours), np.asarray(self.theirs)
+        return theirs / ours if self.faster else ours / theirs
+
+    @property
+    def reached(self) -> float:
+        """The median of the ratios."""
+        return float(np.median(self.ratios))
+
+    @property
+    def met(self) -> bool:
+        """Whether the median is where it should be."""
+        return self.reached >= self.goal if self.faster else self.reached <= self.goal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """How a cost grows: `cost` (seconds or megabytes, medians) at each `size`, and what is counted."""
+
+    suite: str
+    what: str
+    counted: str
+    sizes: tuple[float, ...]
+    cost: tuple[float, ...]
+    unit: str = "s"
+
+    @property
+    def exponent(self) -> float:
+        """The slope of log cost over log size: 1 is proportional, 0 is flat."""
+        return float(np.polyfit(np.log(self.sizes), np.log(self.cost), 1)[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the caller decides: rounds per contender, threads, images of the attack and of the memory curve."""
+
+    rounds: int = 9
+    threads: int = 2
+    batch: int = 128
+    images: int = 500
+    most_images: int = 10_000
+
+
+def contest(contenders: Mapping[str, Contender], *, rounds: int, warmup: int = 2) -> dict[str, tuple[float, ...]]:
+    """Seconds of every round of every contender; within a round they take turns, each time in another order."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for turn in range(warmup + rounds):
-        for name, run in contenders.items():
-            start = time.perf_counter()
-            run()
-            if turn >= warmup:
-                seconds[name].append(time.perf_counter() - start)
-    return seconds
+    names = list(contenders)
+    with _no_collector():
+        for turn in range(warmup + rounds):
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
+                took = _timed(contenders[name])
+                if turn >= warmup:
+                    seconds[name].append(took)
+    return {name: tuple(times) for name, times in seconds.items()}
 
 
-def rows(task: str, seconds: dict[str, list[float]], reference: str) -> list[dict[str, object]]:
-    """One row per contender: its median, and how its rounds compare with the reference's of the same round."""
-    table = []
-    for name, times in seconds.items():
-        ratios = [a / b for a, b in zip(seconds[reference], times, strict=True)]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        table.append(
-            {
-                "task": task,
-                "contender": name,
-                "median_ms": round(1000 * statistics.median(times), 2),
-                "speedup": round(middle, 2),
-                "quartiles": f"{low:.2f}-{high:.2f}",
-                "against": reference,
-            }
-        )
-    return table
+def _timed(run: Contender) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
 
 
-def conditions(rounds: int) -> dict[str, object]:
-    """What a timing depends on."""
-    return {
-        "cpu": platform.processor() or platform.machine(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__.split("+")[0],
-        "python": platform.python_version(),
-        "rounds": rounds,
-    }
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Python's garbage collector would strike one contender and not the other."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
-def write(path: Path, table: list[dict[str, object]], about: dict[str, object]) -> None:
-    """The rows as CSV, conditions repeated in each."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*table[0], *about])
-        writer.writeheader()
-        writer.writerows({**row, **about} for row in table)
+def grow(suite: str, what: str, counted: str, work: Mapping[float, Contender], *, rounds: int) -> Growth:
+    """The median seconds of `work` at each size; sizes take turns, too."""
+    seconds = contest({str(size): run for size, run in work.items()}, rounds=rounds, warmup=1)
+    medians = tuple(float(np.median(seconds[str(size)])) for size in work)
+    return Growth(suite=suite, what=what, counted=counted, sizes=tuple(work), cost=medians)

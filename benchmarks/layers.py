@@ -1,122 +1,160 @@
-"""Our layers against their peers: training step, forward pass and explanation of the zoo's networks.
+"""Our layers against their peers: training step, forward pass and memory of the zoo's networks."""
 
-    python benchmarks/layers.py [OUT.csv]
-
-Run it on an otherwise idle machine: timings that share their cores are worthless even as ratios.
-"""
-
-import sys
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
 import torch
-import torch.nn.functional as F
-from contest import Contender, conditions, contest, rows, write
-from rohrer_layer import published_rohrer
 from torch import nn
 
-from scs_eval.models.dynamic_linear import explanation_mode
+from scs_eval.benchmarks.contest import Contender, Growth, Say, Settings, Target, contest, grow
+from scs_eval.benchmarks.memory import analysis_peak, can_measure, step_peak
+from scs_eval.benchmarks.peers import plain_twin, published_cnn9, published_resnet20
+from scs_eval.benchmarks.rohrer_layer import published_rohrer
+from scs_eval.benchmarks.work import batch, forward, laid_out, step
+from scs_eval.models.architectures.bcos_cnn import gamma
 from scs_eval.models.registry import create_model
 
-BATCH, ROUNDS = 128, 15
-Models = dict[str, nn.Module]
+SUITE = "layers"
+ROHRER = {"rohrer100k": ((32, 64, 128), 2048), "rohrer583k": ((80, 160, 320), 5120)}
+TASKS: dict[str, Callable[..., None]] = {"training step": step, "forward": forward}
+AS_PUBLISHED = "published"
+Goals = Mapping[str, tuple[float, bool, str]]  # contender -> what to reach, whether we should be faster, its full name
 
 
-def step(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> None:
-    """Forward, backward, and one update."""
-    loss = F.cross_entropy(model(x), y)
-    model.zero_grad()
-    loss.backward()
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(p.grad, alpha=-1e-4)
+def targets(settings: Settings, say: Say) -> Iterator[Target]:
+    """All lines of the table, one at a time."""
+    for size, shape in ROHRER.items():
+        yield from _sharpened(size, *shape, settings)
+    yield from _scs_resnet(settings)
+    yield from _compiled_resnet(settings, say)
+    yield from _bcos(settings, say)
+    yield from _memory(settings, say)
 
 
-@torch.no_grad()
-def forward(model: nn.Module, x: torch.Tensor, _: torch.Tensor) -> None:
-    model(x)
+def _sharpened(size: str, channels: tuple[int, int, int], features: int, settings: Settings) -> Iterator[Target]:
+    models = {
+        AS_PUBLISHED: published_rohrer(channels, features),
+        "ours": create_model(f"{size}_scs"),
+        "conv": create_model(f"{size}_conv"),
+    }
+    for task, faster, twin in (("training step", 4.0, 1.25), ("forward", 4.5, 1.3)):
+        goals = {AS_PUBLISHED: (faster, True, "Rohrer's layer as published"), "conv": (twin, False, "conv twin")}
+        yield from _compare(f"{size}_scs", task, models, goals, settings)
 
 
-def explain(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> None:
-    """The row of W(x) of one class for every image."""
-    inputs = x.clone().requires_grad_()
-    if hasattr(model, "explanation_mode"):  # the published package
-        with model.explanation_mode():
-            logits = model(inputs)
-    else:
-        with explanation_mode():
-            logits = model(inputs)
-    torch.autograd.grad(logits.gather(1, y[:, None]).sum(), inputs)
+def _scs_resnet(settings: Settings) -> Iterator[Target]:
+    models = {"ours": create_model("resnet20_scs_relu"), "conv": create_model("resnet20_conv")}
+    yield from _compare("resnet20_scs_relu", "training step", models, {"conv": (1.7, False, "conv twin")}, settings)
 
 
-def sharpened(size: str, channels: tuple[int, int, int], features: int) -> Models:
-    names = {"ours": f"{size}_scs", "ours MaxPool": f"{size}_scs_maxpool", "SharpenedSDP": f"{size}_ssdp"}
-    models = {label: create_model(name) for label, name in names.items()}
-    return {"published": published_rohrer(channels, features), **models, "conv": create_model(f"{size}_conv")}
-
-
-def bcos_resnet20() -> Models:
-    from bcos.models.resnet import cifar10_resnet20
-    from bcos.modules import BcosConv2d, norms
-
-    norm = norms.NoBias(norms.BatchNormUncentered2d)
-    peer = cifar10_resnet20(norm_layer=norm, conv_layer=partial(BcosConv2d, b=2, max_out=2))
-    return {"published": Encoded(peer), "ours": create_model("resnet20_bcos"), "conv": create_model("resnet20_conv")}
-
-
-class Encoded(nn.Module):
-    """The published network behind the encoding that ours has inside."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-        self.explanation_mode = network.explanation_mode
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(N, 3, H, W) to logits (N, classes)."""
-        return self.network(torch.cat([x, 1 - x], dim=1))
-
-
-def measure(network: str, models: Models) -> list[dict[str, object]]:
-    x = torch.rand(BATCH, 3, 32, 32)
-    y = torch.arange(BATCH) % 10
-    tasks = {"training step": step, "forward": forward, "explanation": explain}
-    table = []
-    for task, run in tasks.items():
-        contenders: dict[str, Contender] = {}
-        for label, model in models.items():
-            explains_nothing = task == "explanation" and (
-                label == "conv" or ("SCS" in network and label == "published")
-            )
-            if not explains_nothing:
-                model = model.train(task == "training step")
-                # Published as it is; everything else in the layout it is trained in.
-                images = x if label == "published" else x.contiguous(memory_format=torch.channels_last)
-                layout = torch.contiguous_format if label == "published" else torch.channels_last
-                contenders[label] = partial(run, model.to(memory_format=layout), images, y)
-        reference = "published" if "published" in contenders else "ours"
-        table += rows(f"{network}: {task}", contest(contenders, rounds=ROUNDS), reference)
-    return table
-
-
-def main() -> None:
-    torch.manual_seed(0)
-    table = measure("Rohrer100K SCS", sharpened("rohrer100k", (32, 64, 128), 2048))
-    table += measure("Rohrer583K SCS", sharpened("rohrer583k", (80, 160, 320), 5120))
+def _compiled_resnet(settings: Settings, say: Say) -> Iterator[Target]:
+    models = {"ours": create_model("resnet20_scs_relu"), "conv": create_model("resnet20_conv")}
+    for model in models.values():
+        model.compile()
+    goals = {"conv": (1.4, False, "conv twin, compiled too")}
     try:
-        table += measure("ResNet-20 B-cos", bcos_resnet20())
-    except ModuleNotFoundError:
-        print("the package bcos is not installed: its rows are left out (pip install -e '.[dev]')")
-    scs20 = {"ours": create_model("resnet20_scs_relu"), "conv": create_model("resnet20_conv")}
-    table += measure("ResNet-20 SCS", scs20)
-    for row in table:
-        print(
-            f"{row['task']:32} {row['contender']:14} {row['median_ms']:9} ms   {row['speedup']}× ({row['quartiles']})"
+        yield from _compare("resnet20_scs_relu, compiled", "training step", models, goals, settings)
+    except Exception as error:  # inductor raises its own kinds where there is no C++ compiler
+        if "compile" not in f"{type(error).__module__} {error}".lower() and "inductor" not in str(error).lower():
+            raise
+        say("torch.compile does not work here (it needs a C++ compiler): its row is left out")
+
+
+def _bcos(settings: Settings, say: Say) -> Iterator[Target]:
+    published = {"bcos_cnn9": partial(published_cnn9, gamma(2.0)), "resnet20_bcos": published_resnet20}
+    for name, peer in published.items():
+        ours = create_model(name)
+        models = {"ours": ours, "twin": plain_twin(ours)}
+        goals = {"twin": (1.25, False, "plain convolution, same kernels")}
+        if name == "resnet20_bcos":
+            models["conv"] = create_model("resnet20_conv")
+            goals["conv"] = (1.25, False, "resnet20_conv: half the kernels")
+        try:
+            models = {AS_PUBLISHED: peer(), **models}
+            goals = {AS_PUBLISHED: (1.2, True, "package bcos"), **goals}
+        except ModuleNotFoundError:
+            say(f"the package bcos is not installed: {name} is compared without it (pip install bcos)")
+        for task in TASKS:
+            yield from _compare(name, task, models, goals, settings)
+
+
+def _compare(
+    name: str, task: str, models: Mapping[str, nn.Module], goals: Goals, settings: Settings
+) -> Iterator[Target]:
+    """One contest of all `models`, and a line for each that ours has a goal against."""
+    x, y = batch(settings.batch)
+    contenders: dict[str, Contender] = {}
+    for label, model in models.items():
+        # Published as it is; everything else in the layout it is trained in.
+        placed, images = laid_out(model, x, channels_last=label != AS_PUBLISHED)
+        contenders[label] = partial(TASKS[task], placed.train(task == "training step"), images, y)
+    seconds = contest(contenders, rounds=settings.rounds)
+    for label, (goal, faster, against) in goals.items():
+        yield Target(
+            suite=SUITE,
+            what=f"{name}: {task}",
+            against=against,
+            goal=goal,
+            faster=faster,
+            ours=seconds["ours"],
+            theirs=seconds[label],
         )
-    out = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).with_suffix(".csv"))
-    write(out, table, conditions(ROUNDS))
-    print(out)
 
 
-if __name__ == "__main__":
-    main()
+def _memory(settings: Settings, say: Say) -> Iterator[Target]:
+    if not can_measure():
+        say("peak memory can only be measured on Linux: its rows are left out")
+        return
+    for ours, theirs in (("rohrer100k_scs", "rohrer100k_conv"), ("resnet20_scs_relu", "resnet20_conv")):
+        peaks = {
+            name: tuple(step_peak(name, images=settings.batch, threads=settings.threads) for _ in range(3))
+            for name in (ours, theirs)
+        }
+        yield Target(
+            suite=SUITE,
+            what=f"{ours}: peak memory of a training step",
+            against="conv twin",
+            goal=1.6,
+            faster=False,
+            ours=peaks[ours],
+            theirs=peaks[theirs],
+            unit="MB",
+        )
+
+
+def growths(settings: Settings, say: Say) -> Iterator[Growth]:
+    """How a forward pass grows with the images and with their size, and how memory does not with the images."""
+    with torch.no_grad():
+        yield grow(
+            SUITE,
+            "rohrer100k_scs: forward",
+            "images",
+            {n: _forward("rohrer100k_scs", n, 32) for n in (64, 128, 256, 512, 1024)},
+            rounds=settings.rounds,
+        )
+        yield grow(
+            SUITE,
+            "resnet20_scs_relu: forward, 16 images",
+            "pixels on a side",
+            {side: _forward("resnet20_scs_relu", 16, side) for side in (32, 48, 64, 96, 128)},
+            rounds=settings.rounds,
+        )
+    if can_measure():
+        yield _memory_growth(settings)
+
+
+def _forward(name: str, images: int, side: int) -> Contender:
+    model, x = laid_out(create_model(name).eval(), batch(images, side)[0])
+    return lambda: model(x)
+
+
+def _memory_growth(settings: Settings) -> Growth:
+    counts = [n for n in (500, 1000, 2000, 5000, 10_000) if n <= settings.most_images]
+    return Growth(
+        suite=SUITE,
+        what="rohrer100k_scs: peak memory of accuracy, besides the images",
+        counted="images",
+        sizes=tuple(map(float, counts)),
+        cost=tuple(analysis_peak("rohrer100k_scs", n=n, threads=settings.threads) for n in counts),
+        unit="MB",
+    )

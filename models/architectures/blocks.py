@@ -5,7 +5,7 @@ from collections import OrderedDict
 from torch import nn
 
 from scs_eval.models.layers import BcosConv2d, CosineSim2d, MaxAbsPool2d, SCS2d, SharpenedSDP2d
-from scs_eval.models.layers.sharpening import Pool
+from scs_eval.models.layers.pooling import Pool
 from scs_eval.models.names import Variant
 
 POOLS: dict[str, type[nn.MaxPool2d] | type[MaxAbsPool2d]] = {"maxpool": nn.MaxPool2d, "maxabspool": MaxAbsPool2d}

@@ -8,7 +8,6 @@ between them.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import repeat
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +22,13 @@ from scs_eval.models.layers.convolution import (
     patch_energy,
     per_channel,
 )
-from scs_eval.models.layers.handwritten import differentiable_backward, replaceable, wanted
+from scs_eval.models.layers.handwritten import (
+    differentiable_backward,
+    images_at_once,
+    replaceable,
+    slices,
+    wanted,
+)
 
 EPS = 1e-6  # of the published package: added to ‖patch‖², and to |cos| unless B = 2
 
@@ -194,11 +199,8 @@ SLICE_BYTES = 1 << 20  # of responses: what stays in the cache from one operatio
 
 def _slices(responses: Tensor, *others: Tensor | None) -> Iterator[tuple[Any, ...]]:
     """A few images at a time on the CPU, all of them elsewhere."""
-    images = max(len(responses), 1)
-    if responses.device.type == "cpu":
-        images = max(1, SLICE_BYTES * images // max(responses.numel() * responses.element_size(), 1))
-    parts = (repeat(None) if tensor is None else tensor.split(images) for tensor in others)
-    return zip(responses.split(images), *parts, strict=False)
+    per_image = responses.numel() * responses.element_size() // max(len(responses), 1)
+    return slices(images_at_once(responses, SLICE_BYTES, per_image), responses, *others)
 
 
 def _empty(like: Tensor, channels: int) -> Tensor:

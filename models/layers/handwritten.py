@@ -1,6 +1,7 @@
 """When a layer may use its hand-written backward pass, and what such passes share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -41,5 +42,24 @@ def differentiable_backward(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of `inputs` as a graph of their own, by differentiating the formula: for create_graph."""
     wanted = [tensor for tensor, needs in zip(inputs, ctx.needs_input_grad, strict=False) if needs]
-    found = iter(torch.autograd.grad(formula(*inputs), wanted, grad, create_graph=True))
+    y = formula(*inputs)
+    # Unused: what explanation mode holds constant.
+    found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True, allow_unused=True))
     return tuple(next(found) if needs else None for needs in ctx.needs_input_grad[: len(inputs)])
+
+
+def images_at_once(x: Tensor, slice_bytes: int, bytes_per_image: int) -> int:
+    """How many images of the batch `x` to work on at a time, so that what is made of them stays in the CPU's cache."""
+    if x.device.type != "cpu":
+        return max(len(x), 1)
+    return max(1, min(len(x), slice_bytes // max(bytes_per_image, 1)))
+
+
+def slices(images: int, *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
+    """A few images at a time of every tensor; None stays None."""
+    return zip(*(repeat(None) if tensor is None else tensor.split(images) for tensor in tensors), strict=False)
+
+
+def empty_map(like: Tensor, *shape: int) -> Tensor:
+    """An empty (N, C, H, W) of the type and place of `like`, channels last."""
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)

@@ -43,6 +43,9 @@ class MaxAbsPool2d(nn.Module):
         )
 
 
+Pool = nn.MaxPool2d | MaxAbsPool2d
+
+
 def take(x: Tensor, indices: Tensor) -> Tensor:
     """Pick from each plane of `x` (N, C, H, W) the elements that `indices` (N, C, h, w) points at."""
     rows, places = (t.permute(0, 2, 3, 1).flatten(1, 2) for t in (x, indices))  # views if channels come last

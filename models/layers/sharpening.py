@@ -6,22 +6,35 @@ Sharpening grows with c for every kernel, so it commutes with ReLU, MaxPool and 
 sharpening the quarter that is left gives the same output and gradient with a quarter of the logarithms.
 
 `sharpened` is the formula in plain differentiable operations. `FastSharpened` computes the same with a hand-written
-backward pass that keeps only pooled tensors. `sharpened_convolution` picks between them.
+backward pass. `sharpened_convolution` picks between them.
 """
 
-from collections.abc import Iterable
-from itertools import repeat
+import math
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from scs_eval.models.dynamic_linear import dynamic, explaining, explanation_mode
-from scs_eval.models.layers.convolution import Geometry, box, convolve, patch_energy, per_channel
-from scs_eval.models.layers.pooling import MaxAbsPool2d, take
-
-Pool = nn.MaxPool2d | MaxAbsPool2d
+from scs_eval.models.layers.convolution import (
+    Geometry,
+    add_norm_gradient,
+    convolution_backward,
+    convolve,
+    patch_energy,
+    per_channel,
+)
+from scs_eval.models.layers.handwritten import (
+    differentiable_backward,
+    empty_map,
+    images_at_once,
+    replaceable,
+    slices,
+    wanted,
+)
+from scs_eval.models.layers.pooled import pool_responses, sum_channels, unpool_responses
+from scs_eval.models.layers.pooling import Pool
 
 
 class Plan(NamedTuple):
@@ -33,22 +46,17 @@ class Plan(NamedTuple):
     eps: float
 
 
-def sharpened_convolution(x: Tensor, weight: Tensor, q: Tensor | None, p: Tensor, plan: Plan) -> Tensor:
+def sharpened_convolution(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan) -> Tensor:
     """Sharpened responses of kernels `weight` (O, C/groups, kh, kw) on `x` (N, C, H, W); no `q`, no normalisation.
 
     The plain formula serves wherever something else takes the derivative or rewrites the program.
     """
-    elsewhere = (
-        explaining()
-        or torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or torch.is_autocast_enabled(x.device.type)
-        or torch.autograd.forward_ad._current_level >= 0
-    )
-    return sharpened(x, weight, q, p, plan) if elsewhere else FastSharpened.apply(x, weight, q, p, plan)
+    if replaceable(x):
+        return FastSharpened.apply(x, weight, p, q, plan, explaining(), torch.is_grad_enabled())
+    return sharpened(x, weight, p, q, plan)
 
 
-def sharpened(x: Tensor, weight: Tensor, q: Tensor | None, p: Tensor, plan: Plan) -> Tensor:
+def sharpened(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan) -> Tensor:
     """The formula; the factors 1/(‖patch‖ + q) and y/c are its dynamic-linear part."""
     c = convolve(x, weight, plan.at)
     if q is not None:
@@ -62,160 +70,147 @@ def sharpened(x: Tensor, weight: Tensor, q: Tensor | None, p: Tensor, plan: Plan
     return c * torch.where(c == 0, 0.0, y / c).detach() if explaining() else y
 
 
+SLICE_BYTES = 4 << 20  # of responses: what stays in the cache from one operation to the next
+SMALL_KERNEL = 256  # weights per kernel below which a convolution waits for memory and not for arithmetic
+LOG2_E = 1 / math.log(2)  # torch's exp2 takes a third of the time of its exp
+
+
 class FastSharpened(torch.autograd.Function):
-    """`sharpened` with its own backward pass, channels last."""
+    """`sharpened` with its own backward pass, channels last, a few images at a time."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, q: Tensor | None, p: Tensor, plan: Plan) -> Tensor:
-        """Saves what is left after pooling, and one number per patch."""
-        channels_last = x.contiguous(memory_format=torch.channels_last)
-        norm = inverse = None
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan, explain: bool, keep: bool
+    ) -> Tensor:
+        """Saves the responses and one number per patch; not the output, which the layer after may overwrite."""
+        inner = x.contiguous(memory_format=torch.channels_last)
+        norm = inverse = y = None
         if q is not None:
-            norm = patch_energy(channels_last, plan.at).add_(plan.eps).sqrt_()
+            norm = patch_energy(inner, plan.at).add_(plan.eps).sqrt_()
             inverse = (norm + q).reciprocal_()
-        ctx.slice = _slice_size(x, weight, plan)
-        slices = zip(channels_last.split(ctx.slice), _split(inverse, ctx.slice), strict=False)
-        pooled = [_pooled_responses(part, weight, scale, plan) for part, scale in slices]
-        c, indices = _join([part[0] for part in pooled]), _join([part[1] for part in pooled])
-        assert c is not None
-        if plan.relu:
-            c.clamp_(min=0)
-        # Not the output: the layer after may overwrite it, as it may overwrite a convolution's.
-        ctx.save_for_backward(x, weight, q, p, c, norm, inverse, indices)
-        ctx.plan = plan
-        return c.abs().add_(plan.eps).log_().mul_(p).exp_().mul_(c.sign())  # faster than torch's general power
+        images, kept, done = _images_at_once(x, weight, plan), [], 0
+        for piece, scale in slices(images, inner, inverse):
+            part = _respond(piece, weight, scale, plan, keep)
+            y = empty_map(x, len(x), *part.c.shape[1:]) if y is None else y
+            out = y[done : done + len(piece)]
+            torch.mul(part.logs, p * LOG2_E, out=out).exp2_().mul_(part.c.sign())
+            done += len(piece)
+            kept += _worth_keeping(part, plan) if keep else []
+        ctx.save_for_backward(x, weight, p, q, norm, inverse, *kept)
+        ctx.plan, ctx.explain, ctx.images = plan, explain, images
+        return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of x, weight, q and p. Under create_graph the formula is differentiated instead."""
-        x, weight, q, p = ctx.saved_tensors[:4]
+        """Gradients of x, weight, p and q. Under create_graph the formula is differentiated instead."""
+        x, weight, p, q, norm, inverse, *kept = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return _differentiable_backward(ctx, grad)
-        c, norm, inverse, indices = ctx.saved_tensors[4:]
-        plan, (needs_x, needs_weight, needs_q, needs_p, _) = ctx.plan, ctx.needs_input_grad
-        signed = c + torch.copysign(c.new_tensor(plan.eps), c)  # sign(c)(|c| + eps)
-        logs = signed.abs().log_()
-        flow = (logs * p).exp_().mul_(grad).mul_(c.sign())
-        grad_p = logs.mul_(flow).sum((0, 2, 3), keepdim=True) if needs_p else None
-        flow.mul_(p).div_(signed)  # the gradient of c
-        grad_q = None
-        if norm is not None and inverse is not None:
-            # c = u·r with r = 1/(norm + q):  -r·dr = -Σ_o dc·c, summed where the winners of the pooling came from.
-            grad_norm = -_sum_channels(flow * c, indices, plan.at.groups, inverse.shape[2:]).mul_(inverse)
-            grad_q = grad_norm.sum().view_as(q) if needs_q else None
-        sliced = (flow.split(ctx.slice), _split(indices, ctx.slice), _split(inverse, ctx.slice), x.split(ctx.slice))
-        parts = [_pooled_backward(*part, weight, plan, needs_x, needs_weight) for part in zip(*sliced, strict=False)]
-        grad_x = _join([part[0] for part in parts])
-        grad_weight = torch.stack([part[1] for part in parts]).sum(0) if needs_weight else None
-        if grad_x is not None and norm is not None:
-            _add_norm_gradient(grad_x, x, grad_norm.div_(norm), plan.at)
-        return grad_x, grad_weight, grad_q, grad_p, None
+            formula = lambda *inputs: sharpened(*inputs, ctx.plan)  # noqa: E731
+            with explanation_mode(ctx.explain):
+                return *differentiable_backward(ctx, grad, formula, (x, weight, p, q)), None, None, None
+        needs = _Needs(*(wanted(ctx, index) for index in range(3)), q is not None and wanted(ctx, 3), ctx.explain)
+        parts = [
+            _way_back(_Responses(*kept[3 * i : 3 * i + 3]), *part, weight=weight, p=p, plan=ctx.plan, needs=needs)
+            for i, part in enumerate(slices(ctx.images, grad, inverse, x))
+        ]
+        grad_x, grad_norm = (_joined(column) for column in list(zip(*parts, strict=True))[:2])
+        grad_weight, grad_p = (_added(column) for column in list(zip(*parts, strict=True))[2:])
+        grad_q = grad_norm.sum().view_as(q) if needs.q and grad_norm is not None else None
+        if grad_x is not None and grad_norm is not None:
+            add_norm_gradient(grad_x, x, grad_norm.div_(norm), ctx.plan.at)
+        return grad_x, grad_weight, grad_p, grad_q, None, None, None
 
 
-SLICE_BYTES = 4 << 20  # what stays in the cache between the convolution and the pooling
-SMALL_KERNEL = 256  # weights per kernel below which a convolution waits for memory and not for arithmetic
+class _Responses(NamedTuple):
+    """Of some images: pooled responses (N, O, h, w), log(|c| + eps), and where the pooling found them."""
+
+    c: Tensor
+    logs: Tensor
+    indices: Tensor | None
 
 
-def _slice_size(x: Tensor, weight: Tensor, plan: Plan) -> int:
-    """How many images to convolve and pool at a time.
+class _Needs(NamedTuple):
+    """Which gradients are asked for, and whether the layer's factors are constants, for W(x)."""
 
-    A first layer makes a response map ten times its input only to pool it away: slice by slice the map never leaves
-    the cache, and the layer takes half the time. Layers that compute more than they store gain nothing.
-    """
-    images = max(len(x), 1)
-    if plan.pool is None or weight[0].numel() > SMALL_KERNEL or x.device.type != "cpu":
-        return images
-    strides = plan.at.stride[0] * plan.at.stride[1]
-    map_bytes = weight.shape[0] * x.shape[2] * x.shape[3] * x.element_size() // strides
-    return max(1, min(images, SLICE_BYTES // max(map_bytes, 1)))
+    x: bool
+    weight: bool
+    p: bool
+    q: bool
+    explain: bool
 
 
-def _split(tensor: Tensor | None, size: int) -> Iterable[Tensor | None]:
-    return repeat(None) if tensor is None else tensor.split(size)
-
-
-def _join(parts: list[Any]) -> Tensor | None:
-    return parts[0] if len(parts) == 1 or parts[0] is None else torch.cat(parts)
-
-
-def _pooled_responses(x: Tensor, weight: Tensor, inverse: Tensor | None, plan: Plan) -> tuple[Tensor, Tensor | None]:
-    """Convolve, normalise, pool; and where the winners of the pooling were."""
-    c = convolve(x, weight, plan.at)
+def _respond(x: Tensor, weight: Tensor, inverse: Tensor | None, plan: Plan, keep: bool) -> _Responses:
+    """Convolve, normalise, pool, and take the logarithm of what is left."""
+    responses = convolve(x, weight, plan.at)
     if inverse is not None:
-        c.mul_(per_channel(inverse, c.shape[1]))
-    if plan.pool is None:
-        return c, None
-    if isinstance(plan.pool, MaxAbsPool2d):
-        indices = plan.pool.indices(c)
-        return take(c, indices), indices
-    return F.max_pool2d(c, *_window(plan.pool), return_indices=True)
+        responses.mul_(per_channel(inverse, responses.shape[1]))
+    c, indices = pool_responses(responses, plan.pool, keep=keep)
+    if plan.relu:
+        c.clamp_(min=0)
+    return _Responses(c, _logs(c, plan), indices)
 
 
-def _pooled_backward(
-    flow: Tensor,
-    indices: Tensor | None,
+def _logs(c: Tensor, plan: Plan) -> Tensor:
+    return c.abs().add_(plan.eps).log_()
+
+
+def _worth_keeping(part: _Responses, plan: Plan) -> list[Tensor | None]:
+    """Without pooling the logarithms would be another full map: they are taken again in the backward pass."""
+    return [part.c, None if plan.pool is None else part.logs, part.indices]
+
+
+def _way_back(
+    at: _Responses,
+    grad: Tensor,
     inverse: Tensor | None,
     x: Tensor,
+    *,
     weight: Tensor,
+    p: Tensor,
     plan: Plan,
-    needs_x: bool,
-    needs_weight: bool,
-) -> tuple[Any, Any]:
-    """The way back through pooling, normalisation (as a constant) and convolution."""
-    flow = _unpool(flow, indices, plan, x)
+    needs: _Needs,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of x but for the norm's part, of the norms, the weight and p."""
+    flow, grad_p = _response_gradient(at, grad, p, plan, needs)
+    size = plan.at.places(x.shape[2:])
+    full = unpool_responses(flow, at.indices, plan.pool, size)
+    grad_norm = None
+    if inverse is not None and not needs.explain and (needs.x or needs.q):
+        # c = u·r with r = 1/(norm + q): the gradient of the norm is -r·Σ dc·c over the kernels.
+        grad_norm = sum_channels(flow * at.c, at.indices, size, plan.at.groups).mul_(inverse).neg_()
     if inverse is not None:
-        flow.mul_(per_channel(inverse, flow.shape[1]))
-    return _convolution_backward(flow, x, weight, plan.at, needs_x, needs_weight)
+        full.mul_(per_channel(inverse, full.shape[1]))
+    grad_x, grad_weight = convolution_backward(full, x, weight, plan.at, needs.x, needs.weight)
+    return grad_x, grad_norm, grad_weight, grad_p
 
 
-def _differentiable_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """The gradients as a graph of their own, by differentiating the formula."""
-    inputs = x, weight, q, p = ctx.saved_tensors[:4]
-    wanted = [tensor for tensor, needs in zip(inputs, ctx.needs_input_grad, strict=False) if needs]
-    with explanation_mode(False):  # the fast forward pass was not one that explains
-        y = sharpened(x, weight, q, p, ctx.plan)
-    found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True))
-    return *(next(found) if needs else None for needs in ctx.needs_input_grad[:4]), None
+def _response_gradient(
+    at: _Responses, grad: Tensor, p: Tensor, plan: Plan, needs: _Needs
+) -> tuple[Tensor, Tensor | None]:
+    """The gradient of the pooled responses in a tensor of its own, and of p."""
+    logs = _logs(at.c, plan) if at.logs is None else at.logs
+    sign = at.c.sign()
+    flow = (logs * (p * LOG2_E)).exp2_().mul_(grad).mul_(sign)  # grad · y
+    if needs.explain:  # y/c is a constant, 0 where c is
+        return flow.div_(sign.abs_().neg_().add_(1).add_(at.c)), None
+    grad_p = (logs * flow).sum((0, 2, 3), keepdim=True) if needs.p else None
+    return flow.mul_(p).div_(torch.copysign(at.c.new_tensor(plan.eps), at.c).add_(at.c)), grad_p
 
 
-def _window(pool: Pool) -> tuple[Any, ...]:
-    return pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode
+def _images_at_once(x: Tensor, weight: Tensor, plan: Plan) -> int:
+    """A first layer makes maps ten times its input only to pool them away: slice by slice they never leave the cache.
+
+    Layers that compute more than they store gain nothing.
+    """
+    if weight[0].numel() > SMALL_KERNEL:
+        return max(len(x), 1)
+    down, across = plan.at.places(x.shape[2:])
+    return images_at_once(x, SLICE_BYTES, len(weight) * down * across * x.element_size())
 
 
-def _unpool(flow: Tensor, indices: Tensor | None, plan: Plan, x: Tensor) -> Tensor:
-    if indices is None or plan.pool is None:
-        return flow
-    pair = nn.modules.utils._pair
-    *window, ceil_mode = _window(plan.pool)
-    # Only the shape and layout of the pooled tensor are read.
-    shape = (len(flow), flow.shape[1], *plan.at.places(x.shape[2:]))
-    like = torch.empty(shape, dtype=flow.dtype, device=flow.device, memory_format=torch.channels_last)
-    return torch.ops.aten.max_pool2d_with_indices_backward(flow, like, *map(pair, window), ceil_mode, indices)
+def _joined(parts: tuple[Tensor | None, ...]) -> Any:
+    return parts[0] if len(parts) == 1 or parts[0] is None else torch.cat(parts)  # type: ignore[arg-type]
 
 
-def _sum_channels(product: Tensor, indices: Tensor | None, groups: int, places: torch.Size) -> Tensor:
-    """Add up the channels of each group at the places the pooled values came from, (N, groups, h, w)."""
-    if indices is None:
-        return product.unflatten(1, (groups, -1)).sum(2)
-    n = len(product)
-    if groups == 1:  # in the order the numbers lie in memory
-        where, what = (t.permute(0, 2, 3, 1).flatten(1).unsqueeze(1) for t in (indices, product))
-    else:
-        where, what = (t.reshape(n, groups, -1) for t in (indices, product))
-    return product.new_zeros(n, groups, places.numel()).scatter_add_(2, where, what).view(n, groups, *places)
-
-
-def _convolution_backward(
-    flow: Tensor, x: Tensor, weight: Tensor, at: Geometry, needs_x: bool, needs_weight: bool
-) -> tuple[Any, Any]:
-    """Gradients of x and of the weight, None where not needed."""
-    place = (at.stride, at.padding, at.dilation, False, (0, 0), at.groups)
-    mask = [needs_x, needs_weight, False]
-    return torch.ops.aten.convolution_backward(flow, x, weight, None, *place, mask)[:2]
-
-
-def _add_norm_gradient(grad_x: Tensor, x: Tensor, per_patch: Tensor, at: Geometry) -> None:
-    """d‖patch‖/dx = x/‖patch‖: send each patch's share back to its pixels, in place."""
-    squares = x.new_empty(x.shape[0], at.groups, *x.shape[2:])
-    spread = _convolution_backward(per_patch, squares, box(squares, at), at, True, False)[0]
-    grad_x.addcmul_(x, per_channel(spread, x.shape[1]))
+def _added(parts: tuple[Tensor | None, ...]) -> Any:
+    return parts[0] if len(parts) == 1 or parts[0] is None else torch.stack(parts).sum(0)  # type: ignore[arg-type]
