@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--eps",
         "2/255,8/255",
     ]
-    words += ["--size", "pgd=4", "--size", "saliency=24", "--size", "contributions=24", "--out", str(base / "out")]
+    words += ["--size", "pgd=2", "--size", "saliency=24", "--size", "contributions=24", "--out", str(base / "out")]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 0, done.output
     return base / "out"
@@ -114,7 +114,7 @@ def test_the_page_loads_without_a_complaint_and_fits(browser, folder, width, dar
     browser.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.run("document.scripts.length") == 1
-    assert browser.run("document.querySelector('h1 .model').innerText.trim()") == LABEL
+    assert browser.run("document.querySelector('h1 .model > span').innerText") == LABEL
     ground = [int(part) for part in re.findall(r"\d+", browser.run("getComputedStyle(document.body).backgroundColor"))]
     assert (max(ground) < 60) == dark
     broken = "[...document.images].filter(each => !each.complete || !each.naturalWidth).length"
