@@ -130,8 +130,13 @@ def grid_table(side: int, indices: np.ndarray, names: np.ndarray) -> pd.DataFram
     return pd.DataFrame({**columns, "index": indices.ravel(), "class": names.ravel()})
 
 
-def read_grids(path: str | Path, labels: Tensor, indices: Tensor, *, classes: Sequence[str], model: str) -> Grids:
-    """The grids of a saved list (grids.csv), checked against the images at hand; the model's own if it has several."""
+def read_grids(
+    path: str | Path, labels: Tensor, indices: Tensor, *, classes: Sequence[str], model: str, count: int | None = None
+) -> Grids:
+    """The grids of a saved list (grids.csv), checked against the images at hand; the model's own if it has several.
+
+    count: only the first so many.
+    """
     try:
         table = pd.read_csv(path)
     except (OSError, ValueError) as error:
@@ -145,7 +150,7 @@ def read_grids(path: str | Path, labels: Tensor, indices: Tensor, *, classes: Se
     count = table["grid"].nunique()
     if not count or len(table) != count * side**2 or (table.groupby(["grid", "row", "column"]).size() != 1).any():
         raise InputError(f"expected whole n × n grids of {model} in {path}, got {len(table)} cells in {count} grids")
-    return _replayed(table, labels, indices, classes=classes, side=side)
+    return _replayed(table[: (count or len(table)) * side**2], labels, indices, classes=classes, side=side)
 
 
 def _replayed(table: pd.DataFrame, labels: Tensor, indices: Tensor, *, classes: Sequence[str], side: int) -> Grids:

@@ -135,6 +135,12 @@ class LocalisationComparison(Comparison[LocalisationResult]):
 
     name = "localisation"
 
+    def summary(self) -> pd.DataFrame:
+        """The results' summaries; with the paired difference to the first, on the same grids, in percentage points."""
+        first, *others = self.results
+        each = [_difference(one, first) if _same_grids(one, first) else "" for one in others]
+        return super().summary().assign(**{"− first": ["", *each]})
+
     def tests(self) -> pd.DataFrame:
         """Every two models by the same method, and every two methods of the same model, on the same grids.
 
@@ -187,6 +193,11 @@ def _tests(results: Sequence[LocalisationResult], kind: str) -> Iterator[dict[st
 
 def _same_grids(a: LocalisationResult, b: LocalisationResult) -> bool:
     return a.setting == b.setting and np.array_equal(a.indices, b.indices)
+
+
+def _difference(one: LocalisationResult, first: LocalisationResult) -> str:
+    mean, low, high, _ = paired_bootstrap(one.grid_scores, first.grid_scores)
+    return f"{100 * mean:+.1f}" + ("" if np.isnan(low) else f" [{100 * low:+.1f}, {100 * high:+.1f}]")
 
 
 def _percent(mean: float, low: float, high: float) -> str:

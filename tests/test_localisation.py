@@ -267,10 +267,14 @@ def test_models_and_methods_are_compared_on_the_same_grids() -> None:
     assert tests[["compared", "a", "b"]].to_numpy().tolist() == [["model", "a", "b"], ["method", "wx", "grad"]]
     wanted = paired_bootstrap(results[0].scores.mean(1), results[1].scores.mean(1))
     assert tests.loc[0, ["difference", "low", "high"]].tolist() == pytest.approx(wanted[:3])
+    shown = both.summary()["− first"].tolist()
+    assert shown[0] == ""
+    assert shown[1] == f"{-100 * wanted.difference:+.1f} [{-100 * wanted.high:+.1f}, {-100 * wanted.low:+.1f}]"
     assert set(both.tables()["grids"]["model"]) == {"all"}
     apart = compare([results[0], replace(results[1], indices=results[1].indices + 1)], label="x")
     assert isinstance(apart, LocalisationComparison)
     assert not len(apart.tests())
+    assert apart.summary()["− first"].tolist() == ["", ""]
     assert set(apart.tables()["grids"]["model"]) == {"a", "b"}
 
 
@@ -319,9 +323,8 @@ def test_sweep_over_b() -> None:
 
 def test_a_b_that_comes_twice_stands_beside_itself() -> None:
     swept = [scored(name, "wx", shift, b=b, correct=(right, 40)) for name, b, shift, right in SWEEP]
-    figure = compare([*swept, scored("bcos_cnn9_plain", "wx", 0.4, b=2.0, correct=(30, 40))], label="x").figures()[
-        "sweep"
-    ]
+    swept.append(scored("bcos_cnn9_plain", "wx", 0.4, b=2.0, correct=(30, 40)))
+    figure = compare(swept, label="x").figures()["sweep"]
     assert len(set(crosses(figure))) == 4
     assert [text.get_text() for text in figure.axes[0].get_legend().texts] == ["bcos_cnn9", "bcos_cnn9_plain"]
 
@@ -365,6 +368,9 @@ def test_command_writes_and_replays(few_images: ImageData) -> None:
     assert json.loads((folder / "run.json").read_text())["settings"]["smooth"] == 3
     _, error = run("--grids", str(folder / "grids.csv"), "--out", "again")
     assert error is None
+    _, error = run("--grids", str(folder / "grids.csv"), "-n", "1", "--out", "one")
+    assert error is None
+    assert len(pd.read_csv("one/grids.csv")) == 4
     first, again = (pd.read_csv(path / "scores.csv") for path in (folder, Path("again")))
     mine = first[(first["model"] == "rohrer100k_scs") & (first["method"] == "wx")].reset_index(drop=True)
     np.testing.assert_allclose(again["score"], mine["score"], rtol=1e-5)

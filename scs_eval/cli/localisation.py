@@ -45,7 +45,9 @@ Job = tuple[str, str]
     help="At the whole grid, or through windows of the model's own size; auto: whole if the model can.",
 )  # fmt: skip
 @click.option("--stride", type=click.IntRange(min=1), help="Step of the windows.  [default: half their side]")
-@click.option("--grids", "replay", type=click.Path(path_type=Path), help="Replay this list: grids.csv of a result.")
+@click.option(
+    "--grids", "replay", type=click.Path(path_type=Path), help="Replay grids.csv of a result (with -n its first)."
+)
 @click.option(
     "--images", "pool", type=click.IntRange(min=1),
     help="Choose from this many images, evenly over the classes.  [default: all; of 224 pixels 1,000 take 0.6 GB]",
@@ -105,7 +107,7 @@ def command(
 
     pictures = {name: images(input_size_of(name)) for name in names}
     logits = answer_all(networks, pictures)
-    shape = {"side": int(side), "count": n or GRIDS}
+    shape = {"side": int(side), "count": n}
     grids = choose(logits, pictures, replay=replay, own=own_grids, protocol=protocol, seed=seed, **shape)
     unfinished = out.with_name(f".{out.name}.partial")
 
@@ -155,7 +157,7 @@ def choose(
     own: bool,
     protocol: str,
     side: int,
-    count: int,
+    count: int | None,
     seed: int,
 ) -> "dict[str, Grids]":
     """The grids of each model: replayed, the same for all, or each its own."""
@@ -164,11 +166,11 @@ def choose(
     def grids_of(name: str) -> "Grids":
         found = pictures[name]
         if replay is not None:
-            return read_grids(replay, found.labels, found.indices, classes=found.classes, model=name)
+            return read_grids(replay, found.labels, found.indices, classes=found.classes, model=name, count=count)
         if protocol == "bcos-v2":
-            return published_grids(logits[name], found.labels, found.indices, side=side, count=count)
+            return published_grids(logits[name], found.labels, found.indices, side=side, count=count or GRIDS)
         judges = [logits[name]] if own else list(logits.values())
-        return choose_grids(judges, found.labels, found.indices, side=side, count=count, seed=seed)
+        return choose_grids(judges, found.labels, found.indices, side=side, count=count or GRIDS, seed=seed)
 
     grids = {name: grids_of(name) for name in logits}
     for name, found in grids.items():
