@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scs_eval.cli.cost_bar import CostBar
 from scs_eval.cli.gates import EXIT_CODE, Gate, parse_gate
 from scs_eval.cli.images import pick_images
 from scs_eval.cli.model_names import MODEL
@@ -195,41 +196,12 @@ def run(
     first = next(iter(pictures.values()))
     twins = {name: trained_twin(name) for name in networks} if "pgd" in options["analyses"] else {}
     moved = {name: (twin, None if network is None else network.to(device)) for name, (twin, network) in twins.items()}
-    bar = Bar()
-    try:
+    with CostBar("compare, %") as bar:
         return compare(
             networks, {name: found.images for name, found in pictures.items()}, first.labels, classes=first.classes,
             indices=first.indices, label=label, store=store, twins=moved, begin=bar.begin, advance=bar.advance,
             known={name: known_of(source_of(name)) for name in networks}, **options,
         )  # fmt: skip
-    finally:
-        bar.end()
-
-
-class Bar:
-    """Progress over the whole run: a step counts as what it is expected to cost."""
-
-    def __init__(self) -> None:
-        self._context: Any = None
-        self._update: Any = None
-        self._done = 0.0
-
-    def begin(self, cost: float, finished: int) -> None:
-        """Say what is there already, and start the bar."""
-        if finished:
-            click.echo(f"{finished} results are there already", err=True)
-        self._context = progress("compare", max(1, math.ceil(1000 * cost)))
-        self._update = self._context.__enter__()
-
-    def advance(self, cost: float, what: str) -> None:
-        """So much more is done; bars count whole units."""
-        before, self._done = int(1000 * self._done), self._done + cost
-        self._update(int(1000 * self._done) - before, what)
-
-    def end(self) -> None:
-        """Leave the bar as it is."""
-        if self._context is not None:
-            self._context.__exit__(None, None, None)
 
 
 def described(
@@ -269,11 +241,12 @@ def write_all(
     checked = [(gate.text, bool(gate.failures(result))) for gate in gates]
 
     def beside(folder: Path, made: dict[str, Any]) -> None:
-        for name, part in result.parts.items():
-            write(part, folder / name, command=words)
-        text = page(
-            result, folder=folder, cards=cards, run=made, images=indices_of(result, pictures, sizes), gates=checked
-        )
+        with progress("writing", len(result.parts)) as advance:
+            for name, part in result.parts.items():
+                write(part, folder / name, command=words)
+                advance(1, name)
+        seen = indices_of(result, pictures, sizes)
+        text = page(result, folder=folder, cards=cards, run=made, images=seen, gates=checked)
         (folder / "report.html").write_text(text, encoding="utf-8")
 
     write(result, out, command=words, beside=beside)
