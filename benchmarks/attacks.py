@@ -43,7 +43,7 @@ def _against(torchattacks: Any, name: str, settings: Settings) -> Iterator[Targe
 
     seconds = contest({"ours": ours, "theirs": theirs}, rounds=settings.rounds, warmup=0)
     what = f"{name}: sweep of 30 ε, {len(images)} images"
-    common = {"suite": SUITE, "against": "torchattacks.PGD, 30 times"}
+    common: dict[str, Any] = {"suite": SUITE, "against": "torchattacks.PGD, 30 times"}
     yield Target(**common, what=what, goal=8.0, faster=True, ours=seconds["ours"], theirs=seconds["theirs"])
     excess = np.mean(found["ours"], 0) - np.mean(found["theirs"], 0)  # over the rounds, each with its own random starts
     yield Target(

@@ -108,8 +108,8 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def grow(suite: str, what: str, counted: str, work: Mapping[float, Contender], *, rounds: int) -> Growth:
+def grow(suite: str, what: str, counted: str, work: Mapping[int, Contender], *, rounds: int) -> Growth:
     """The median seconds of `work` at each size; sizes take turns, too."""
     seconds = contest({str(size): run for size, run in work.items()}, rounds=rounds, warmup=1)
     medians = tuple(float(np.median(seconds[str(size)])) for size in work)
-    return Growth(suite=suite, what=what, counted=counted, sizes=tuple(work), cost=medians)
+    return Growth(suite=suite, what=what, counted=counted, sizes=tuple(map(float, work)), cost=medians)

@@ -77,7 +77,8 @@ def _plain_pass(model: nn.Module, x: Tensor, y: Tensor) -> None:
 
 
 def _target(what: str, against: str, goal: float, faster: bool, seconds: dict[str, tuple[float, ...]]) -> Target:
-    return Target(suite=SUITE, what=what, against=against, goal=goal, faster=faster, **seconds)
+    ours, theirs = seconds["ours"], seconds["theirs"]
+    return Target(suite=SUITE, what=what, against=against, goal=goal, faster=faster, ours=ours, theirs=theirs)
 
 
 def growths(settings: Settings, say: Say) -> Iterator[Growth]:

@@ -61,7 +61,10 @@ def _compiled_resnet(settings: Settings, say: Say) -> Iterator[Target]:
 
 
 def _bcos(settings: Settings, say: Say) -> Iterator[Target]:
-    published = {"bcos_cnn9": partial(published_cnn9, gamma(2.0)), "resnet20_bcos": published_resnet20}
+    published: dict[str, Callable[[], nn.Module]] = {
+        "bcos_cnn9": partial(published_cnn9, gamma(2.0)),
+        "resnet20_bcos": published_resnet20,
+    }
     for name, peer in published.items():
         ours = create_model(name)
         models = {"ours": ours, "twin": plain_twin(ours)}

@@ -21,7 +21,13 @@ def targets(settings: Settings, say: Say) -> Iterator[Target]:
         rounds=max(settings.rounds, 15),
     )
     yield Target(
-        suite=SUITE, what="scs-eval --help", against='python -c "import click, rich"', goal=1.5, faster=False, **seconds
+        suite=SUITE,
+        what="scs-eval --help",
+        against='python -c "import click, rich"',
+        goal=1.5,
+        faster=False,
+        ours=seconds["ours"],
+        theirs=seconds["theirs"],
     )
 
 

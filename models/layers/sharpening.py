@@ -10,6 +10,7 @@ backward pass. `sharpened_convolution` picks between them.
 """
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -84,7 +85,8 @@ class FastSharpened(torch.autograd.Function):
     ) -> Tensor:
         """Saves the responses and one number per patch; not the output, which the layer after may overwrite."""
         inner = x.contiguous(memory_format=torch.channels_last)
-        norm = inverse = y = None
+        norm = inverse = None
+        y: Any = None  # made when its shape is known
         if q is not None:
             norm = patch_energy(inner, plan.at).add_(plan.eps).sqrt_()
             inverse = (norm + q).reciprocal_()
@@ -105,10 +107,11 @@ class FastSharpened(torch.autograd.Function):
         """Gradients of x, weight, p and q. Under create_graph the formula is differentiated instead."""
         x, weight, p, q, norm, inverse, *kept = ctx.saved_tensors
         if torch.is_grad_enabled():
-            formula = lambda *inputs: sharpened(*inputs, ctx.plan)  # noqa: E731
+            formula = partial(sharpened, plan=ctx.plan)
             with explanation_mode(ctx.explain):
                 return *differentiable_backward(ctx, grad, formula, (x, weight, p, q)), None, None, None
-        needs = _Needs(*(wanted(ctx, index) for index in range(3)), q is not None and wanted(ctx, 3), ctx.explain)
+        needs_x, needs_weight, needs_p = (wanted(ctx, index) for index in range(3))
+        needs = _Needs(needs_x, needs_weight, needs_p, q is not None and wanted(ctx, 3), ctx.explain)
         parts = [
             _way_back(_Responses(*kept[3 * i : 3 * i + 3]), *part, weight=weight, p=p, plan=ctx.plan, needs=needs)
             for i, part in enumerate(slices(ctx.images, grad, inverse, x))
