@@ -8,7 +8,7 @@ import torch
 from click.testing import CliRunner
 from safetensors.torch import save_file
 
-from scs_eval import InputError, create_model, load_model
+from scs_eval import InputError, contributions, create_model, load_data, load_model
 from scs_eval.cli.main import cli
 from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_option, source_of, split_label
 
@@ -44,6 +44,10 @@ def test_a_trained_model_is_measured():
     found = doctor("rohrer100k_scs")
     assert found["accuracy"].startswith("76.4%")  # the shipped weights on the bundled images
     assert found["normalisation"] == "none"
+    network, data = load_model("rohrer100k_scs"), load_data("sample")
+    shares = contributions(network, data.images[:16]).table()["bias_share"].abs()
+    lower = shares.sort_values().iloc[7]  # torch's median of 16
+    assert found["dynamic-linear"].endswith(f"the bias is {lower:.0%} of the logit (median)")
 
 
 def test_a_network_that_is_not_dynamic_linear(tmp_path):
