@@ -23,7 +23,18 @@ COMMANDS = {
     "neurons": ["contributions", "--model", "rohrer100k_conv", "-n", "60", "--layer", "stages.1", "--directions", "2"],
     "faithfulness": ["faithfulness", "--model", "rohrer100k_conv", "-n", "60", "--method", "grad", "--steps", "4"],
     "localisation": ["localisation", "--model", "rohrer100k_conv", "--grid", "2", "-n", "3", "--batch-size", "1"],
-    "pgd": ["pgd", "--model", "rohrer100k_conv", "--eps", "0.004,0.02", "-n", "40"],
+    "pgd": ["pgd", "--model", "rohrer100k_conv", "--eps", "0.004,0.02", "-n", "34"],
+    "compare": [
+        "compare",
+        "rohrer100k_conv",
+        "rohrer100k_ssdp",
+        "-n",
+        "60",
+        "--analyses",
+        "accuracy,saliency",
+        "--size",
+        "saliency=52",
+    ],
 }
 
 
@@ -48,8 +59,8 @@ def both(tmp_path_factory):
 def test_the_same_to_the_bit(both, name):
     one, two, done, _ = both
     assert all(part[name] for part in done), "one of the processes had nothing to do"
-    tables = sorted(path.name for path in (one / name).glob("*.csv"))
-    assert "table.csv" in tables
+    tables = sorted(path.relative_to(one / name) for path in (one / name).rglob("*.csv"))  # also of compare's parts
+    assert Path("table.csv") in tables
     for table in tables:
         alone, shared = (pd.read_csv(folder / name / table) for folder in (one, two))
         timed = [column for column in alone if "seconds" in column]
