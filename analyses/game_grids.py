@@ -147,10 +147,10 @@ def read_grids(
         table = table[table["model"] == model]
     table = table.sort_values(["grid", "row", "column"], kind="stable")
     side = int(table["row"].max()) + 1 if len(table) else 0
-    count = table["grid"].nunique()
-    if not count or len(table) != count * side**2 or (table.groupby(["grid", "row", "column"]).size() != 1).any():
-        raise InputError(f"expected whole n × n grids of {model} in {path}, got {len(table)} cells in {count} grids")
-    return _replayed(table[: (count or len(table)) * side**2], labels, indices, classes=classes, side=side)
+    listed = table["grid"].nunique()
+    if not listed or len(table) != listed * side**2 or (table.groupby(["grid", "row", "column"]).size() != 1).any():
+        raise InputError(f"expected whole n × n grids of {model} in {path}, got {len(table)} cells in {listed} grids")
+    return _replayed(table[: (count or listed) * side**2], labels, indices, classes=classes, side=side)
 
 
 def _replayed(table: pd.DataFrame, labels: Tensor, indices: Tensor, *, classes: Sequence[str], side: int) -> Grids:

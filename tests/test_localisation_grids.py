@@ -110,6 +110,8 @@ def test_lists_of_grids_can_be_replayed(tmp_path: Path) -> None:
     wanted = choose_grids([LOGITS], LABELS, INDICES, side=2, count=3)
     found = read_grids(saved(tmp_path / "grids.csv"), LABELS, INDICES, classes=CLASSES, model="m")
     assert found.side == 2
+    two = read_grids(tmp_path / "grids.csv", LABELS, INDICES, classes=CLASSES, model="m", count=2)
+    assert (two.indices == wanted.indices[:2]).all()
     assert (found.indices == wanted.indices).all()
     assert (found.targets == wanted.targets).all()
     assert found.usable is None
