@@ -155,7 +155,7 @@ def _memory_growth(settings: Settings) -> Growth:
     counts = [n for n in (500, 1000, 2000, 5000, 10_000) if n <= settings.most_images]
     return Growth(
         suite=SUITE,
-        what="rohrer100k_scs: peak memory of accuracy, besides the images",
+        what="rohrer100k_scs: memory of accuracy, besides the images",
         counted="images",
         sizes=tuple(map(float, counts)),
         cost=tuple(analysis_peak("rohrer100k_scs", n=n, threads=settings.threads) for n in counts),
