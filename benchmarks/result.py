@@ -138,7 +138,9 @@ def _draw(ax: "Axes", place: int, one: Target) -> None:
     ax.plot([low, high], [place, place], color=colour, lw=2.2, alpha=0.4, solid_capstyle="butt")
     ax.plot([middle], [place], "o" if one.met else "X", color=colour)
     text = f"{one.reached:.2f} ({'≥' if one.faster else '≤'} {one.goal:g})"
-    ax.annotate(text, (high, place), (5, 0), textcoords="offset points", va="center", fontsize=6, color=colour)
+    x, shift, side = (high, 5, "left") if one.met else (low, -5, "right")  # away from the line
+    label: dict[str, Any] = {"va": "center", "ha": side, "fontsize": 6, "color": colour}
+    ax.annotate(text, (x, place), (shift, 0), textcoords="offset points", **label)
 
 
 def _slug(one: Growth) -> str:
@@ -147,6 +149,8 @@ def _slug(one: Growth) -> str:
 
 
 def _curve(one: Growth) -> "Figure":
+    from matplotlib.ticker import LogLocator
+
     with style.drawing(width=style.WIDTH * 0.6, height=2.3) as ax:
         sizes, cost = np.array(one.sizes), np.array(one.cost)
         slope, start = np.polyfit(np.log(sizes), np.log(cost), 1)
@@ -157,6 +161,8 @@ def _curve(one: Growth) -> "Figure":
             ax.set_ylim(0, 1.3 * cost.max())  # a cost that should be flat is judged against nothing at all
         else:
             ax.set_yscale("log")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter("{x:g}")
         ax.set_xticks(sizes, [f"{size:g}" for size in sizes])
         ax.minorticks_off()
         ax.set_xlabel(one.counted)
