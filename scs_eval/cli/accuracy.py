@@ -11,7 +11,7 @@ from scs_eval.cli.model_names import MODEL
 from scs_eval.cli.options import data_options, load_images
 from scs_eval.cli.output import choose_device, choose_out, data_settings, finish, output_options
 from scs_eval.cli.progress import progress
-from scs_eval.cli.sources import choose_models, input_size_of, load_all, source_of, source_options
+from scs_eval.cli.sources import asked_for, choose_models, input_size_of, load_all, source_of, source_options
 
 if TYPE_CHECKING:
     from torch import nn
@@ -86,7 +86,8 @@ def known_of(name: str) -> "Known":
     from scs_eval.models.checkpoints import weights_index
     from scs_eval.report.paper import paper_rows
 
-    entry, (paper, earlier) = weights_index().get(name, {}), (*paper_rows().get(name, ()), None, None)[:2]
+    entry = weights_index().get(name, {}) if asked_for()["weights"] is None else {}  # else they are other weights
+    paper, earlier = (*paper_rows().get(name, ()), None, None)[:2]
     facts = {
         "epochs": entry.get("epochs"),
         "train_seconds_per_epoch": entry.get("train_seconds_per_epoch"),
