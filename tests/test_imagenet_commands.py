@@ -36,8 +36,8 @@ def run(tmp_path: Path, command: str, *arguments: object) -> tuple[Result, pd.Da
 
 @torch.no_grad()
 def taught(name: str, folder: Path, file: Path) -> Path:
-    """Weights of a network that has all of a folder's images right: statistics of the images, and as each class's
-    kernel of the head what its images' features have that others' have not."""
+    """Weights that tell a folder's classes apart, mostly: statistics of the images, and as each class's kernel of the
+    head what its images' features have that others' have not."""
     data = load_data(folder, size=224, resize=256)
     model = create_model(name, num_classes=len(data.classes))
     for module in model.modules():
@@ -108,8 +108,9 @@ def test_rollout_and_windows_of_a_transformer(tmp_path, scenes):
 
 
 def test_an_attack_at_224_pixels(tmp_path, scenes):
+    """The scenes' classes are colours 0.3 apart, so a change of 0.5 can turn any into any other."""
     file = taught("densenet121_bcos", scenes, tmp_path / "dense.safetensors")
-    arguments = ("--eps", "8/255,32/255", "--steps", 2, "--no-diagnose", "-n", 4, "--data", scenes)
+    arguments = ("--eps", "0.5", "--steps", 4, "--step", 0.5, "--no-diagnose", "-n", 4, "--data", scenes)
     _, table = run(tmp_path, "pgd", "--model", f"dense={file}", *arguments)
-    assert table["clean_accuracy"].item() == 1
-    assert table["accuracy_at_max"].item() < 1
+    assert table["clean_accuracy"].item() >= 0.5  # of four classes, so that there is something to lose
+    assert table["accuracy_at_max"].item() < table["clean_accuracy"].item()
