@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval import load_data, load_model
 from scs_eval.analyses.attacks.settings import Attack
 from scs_eval.analyses.sweep import Sweep, sweep
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target, contest, grow
+from scs_eval.data import load_data
+from scs_eval.models.checkpoints import load_model
 from scs_eval.ranges import parse_range
 
 SUITE = "attacks"

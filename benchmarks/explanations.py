@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scs_eval import load_data, load_model
 from scs_eval.analyses.attribution import INTGRAD_STEPS, attribute
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target, contest, grow
 from scs_eval.benchmarks.peers import published_resnet20
 from scs_eval.benchmarks.work import batch, explain
+from scs_eval.data import load_data
+from scs_eval.models.checkpoints import load_model
 from scs_eval.models.decomposition import decompose
 from scs_eval.models.registry import create_model
 

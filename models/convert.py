@@ -30,8 +30,9 @@ from scs_eval.models.layers import (
     SharpenedSDP2d,
 )
 from scs_eval.models.layers.token_norm import TokenNorm
-from scs_eval.models.leftovers import ACTIVATIONS, called_activations, left_modules
+from scs_eval.models.leftovers import ACTIVATIONS, called_activations, left_modules, summarise
 from scs_eval.models.outputs import count_outputs
+from scs_eval.models.plain import is_plain
 from scs_eval.models.transplant import transplant
 
 OURS: dict[str, type[nn.Conv2d]] = {"scs": SCS2d, "ssdp": SharpenedSDP2d, "cos": CosineSim2d, "bcos": BcosConv2d}
@@ -73,7 +74,7 @@ def convert(
     form = Form(layer=layer, norm=norm, activation=activation, b=b, classifier_first=classifier_first)
     done = conversion(model, form, keep_weights=keep_weights, seed=seed)
     if done.left:
-        warnings.warn(f"left as they are: {'; '.join(f'{a} ({b})' for a, b in done.left.items())}", stacklevel=2)
+        warnings.warn(f"left as they are: {summarise(done.left)}", stacklevel=2)
     return done.model
 
 
@@ -114,11 +115,11 @@ def _swap(root: nn.Module, form: Form, done: dict[int, nn.Module], prefix: str) 
 
 
 def _new(module: nn.Module, form: Form) -> nn.Module | None:
-    """What stands in the module's place, or None where it stays or is looked into. Exact types: a subclass differs."""
+    """What stands in the module's place, or None where it stays or is looked into; a subclass may be another layer."""
     kind = type(module)
     if isinstance(module, nn.Conv2d) and (kind is nn.Conv2d or kind in OURS.values()):
         return _convolution(module, form)
-    if isinstance(module, nn.Linear) and kind in (nn.Linear, BcosLinear):
+    if isinstance(module, nn.Linear) and (kind is BcosLinear or is_plain(module, nn.Linear)):
         return _linear(module, form)
     if kind is Normalize and form.layer == "bcos":
         return nn.Identity()  # [x, 1-x] comes instead
@@ -142,7 +143,7 @@ def _convolution(conv: nn.Conv2d, form: Form) -> nn.Module | None:
 
 
 def _linear(linear: nn.Linear, form: Form) -> nn.Module | None:
-    if form.layer == "bcos" and type(linear) is nn.Linear:
+    if form.layer == "bcos" and not isinstance(linear, BcosLinear):
         return BcosLinear(linear.in_features, linear.out_features, b=form.b, dtype=linear.weight.dtype)
     if form.layer == "conv" and isinstance(linear, BcosLinear):
         return nn.Linear(linear.in_features, linear.out_features // linear.max_out, dtype=linear.weight.dtype)
@@ -167,7 +168,7 @@ def _token_norm(norm: nn.LayerNorm, form: Form) -> nn.Module | None:
     if form.chosen_norm == "none":
         return nn.Identity()
     pixels = type(norm).__name__ == "LayerNorm2d"
-    if len(norm.normalized_shape) != 1 or not (pixels or type(norm) is nn.LayerNorm):
+    if len(norm.normalized_shape) != 1 or not (pixels or is_plain(norm, nn.LayerNorm)):
         return None
     if not pixels:
         return TokenNorm(norm.normalized_shape[0], centred=True, eps=norm.eps)

@@ -6,9 +6,11 @@ import torch.fx
 from torch import nn
 
 from scs_eval.models.form import Form
+from scs_eval.models.plain import is_plain
 
 ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Softplus, nn.Tanh)
 
+SHOWN = 3  # places of one kind that a summary names
 GATES = (nn.Sigmoid, nn.Hardsigmoid)  # these scale other activations, so they cannot just go
 
 
@@ -20,9 +22,21 @@ def left_modules(root: nn.Module, form: Form) -> Iterator[tuple[str, str]]:
         own = any(True for _ in module.parameters(recurse=False))
         ours = type(module).__module__.startswith("scs_eval.models.layers")
         kept = isinstance(module, (*ACTIVATIONS, *GATES)) and form.chosen_activation == "linear"
-        unknown = own and type(module) not in fine and not ours and not _kept_norm(module, form)
+        known = type(module) in fine or is_plain(module, nn.Linear)
+        unknown = own and not known and not ours and not _kept_norm(module, form)
         if (unknown or kept) and not name.startswith(within):
             yield _place(name, module), type(module).__name__
+
+
+def summarise(left: dict[str, str]) -> str:
+    """One part for each kind: `bn1, blocks.0.bn1 and 30 more (BatchNormAct2d)`."""
+    places: dict[str, list[str]] = {}
+    for place, kind in left.items():
+        places.setdefault(kind, []).append(place)
+    return "; ".join(
+        f"{', '.join(found[:SHOWN])}{f' and {len(found) - SHOWN} more' if len(found) > SHOWN else ''} ({kind})"
+        for kind, found in places.items()
+    )
 
 
 def _place(name: str, module: nn.Module) -> str:

@@ -8,7 +8,7 @@ from torch import nn
 from torchvision.models import convnext
 
 from scs_eval import InputError, create_model, load_model
-from scs_eval.cli.convert import by_kind, check_file
+from scs_eval.cli.convert import check_file
 from scs_eval.cli.main import cli
 from scs_eval.models.convert import conversion, convert
 from scs_eval.models.decomposition import decompose
@@ -23,6 +23,7 @@ from scs_eval.models.layers import (
     SharpenedSDP2d,
 )
 from scs_eval.models.layers.token_norm import TokenNorm
+from scs_eval.models.leftovers import summarise
 
 X = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
 
@@ -119,6 +120,31 @@ def test_what_cannot_be_converted_is_named() -> None:
     assert "relu()" in conversion(torchvision.models.densenet121(), Form(layer="bcos")).left
 
 
+class Casting(nn.LayerNorm):
+    """As timm's: another class, the same numbers."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.contiguous())
+
+
+class Doubling(nn.Linear):
+    """Another layer by its numbers."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(x)
+
+
+def test_a_subclass_is_its_base_if_it_answers_as_it_does() -> None:
+    done = conversion(nn.Sequential(Casting(4), nn.Linear(4, 4), Doubling(4, 3)), Form(layer="bcos"))
+    assert done.replaced == {"0": "Casting → TokenNorm", "1": "Linear → BcosLinear"}
+    assert done.left == {"2": "Doubling"}
+
+
+def test_many_places_of_a_kind_are_summed_up() -> None:
+    left = {"a": "Odd", "b.1": "Gate", "b.2": "Odd", "b.3": "Odd", "c": "Odd"}
+    assert summarise(left) == "a, b.2, b.3 and 1 more (Odd); b.1 (Gate)"
+
+
 def test_norms_per_token_and_per_pixel_lose_their_bias() -> None:
     """ConvNeXt has both kinds; without biases the converted network is complete."""
     stages = [convnext.CNBlockConfig(8, 16, 1), convnext.CNBlockConfig(16, None, 1)]
@@ -144,7 +170,6 @@ def test_attention_is_named() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, activation=nn.GELU())
     left = conversion(nn.Sequential(nn.Conv2d(3, 8, 1), layer), Form(layer="bcos")).left
     assert left["1.self_attn"] == "MultiheadAttention"
-    assert by_kind({"a": "X", "b": "X", "c": "X", "d": "Y"}) == ["X (a, b and 1 more)", "Y (d)"]
 
 
 def test_running_statistics_are_carried_over() -> None:

@@ -48,6 +48,7 @@ def command(
     from scs_eval.models.convert import conversion
     from scs_eval.models.converted_files import save_converted
     from scs_eval.models.form import Form
+    from scs_eval.models.leftovers import summarise
 
     form = Form(layer=layer, norm=norm, activation=activation, b=b, classifier_first=classifier_first)
     check_file(out)
@@ -58,16 +59,8 @@ def command(
     partial.replace(out)
     click.echo(f"{len(done.replaced)} layers: {_few([f'{where} {what}' for where, what in done.replaced.items()])}")
     if done.left:
-        click.echo(f"Left as they are: {'; '.join(by_kind(done.left))}", err=True)
+        click.echo(f"Left as they are: {summarise(done.left)}", err=True)
     click.echo(out)
-
-
-def by_kind(left: dict[str, str]) -> list[str]:
-    """What was left, each kind with the first places that have it: no kind must be lost among many of another."""
-    kinds: dict[str, list[str]] = {}
-    for where, what in left.items():
-        kinds.setdefault(what, []).append(where)
-    return [f"{what} ({_few(places, most=2, comma=', ')})" for what, places in kinds.items()]
 
 
 def check_file(out: Path) -> None:
@@ -78,6 +71,6 @@ def check_file(out: Path) -> None:
         raise InputError(f"no such directory: {out.parent}")
 
 
-def _few(items: list[str], *, most: int = SHOWN, comma: str = "; ") -> str:
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return comma.join(items[:most]) + more
+def _few(items: list[str]) -> str:
+    more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
+    return "; ".join(items[:SHOWN]) + more

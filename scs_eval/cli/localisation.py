@@ -107,8 +107,9 @@ def command(
 
     pictures = {name: images(input_size_of(name)) for name in names}
     logits = answer_all(networks, pictures)
-    shape = {"side": int(side), "count": n}
-    grids = choose(logits, pictures, replay=replay, own=own_grids, protocol=protocol, seed=seed, **shape)
+    grids = choose(
+        logits, pictures, replay=replay, own=own_grids, protocol=protocol, seed=seed, side=int(side), count=n
+    )
     unfinished = out.with_name(f".{out.name}.partial")
 
     def run(name: str, method: str, progress: Callable[[int], None]) -> "LocalisationResult":
