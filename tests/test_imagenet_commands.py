@@ -109,8 +109,8 @@ def test_rollout_and_windows_of_a_transformer(tmp_path, scenes):
 
 def test_an_attack_at_224_pixels(tmp_path, scenes):
     """The scenes' classes are colours 0.3 apart, so a change of 0.5 can turn any into any other."""
-    file = taught("densenet121_bcos", scenes, tmp_path / "dense.safetensors")
+    file = taught("resnet18_224_bcos", scenes, tmp_path / "resnet.safetensors")
     arguments = ("--eps", "0.5", "--steps", 4, "--step", 0.5, "--no-diagnose", "-n", 4, "--data", scenes)
-    _, table = run(tmp_path, "pgd", "--model", f"dense={file}", *arguments)
+    _, table = run(tmp_path, "pgd", "--model", f"resnet={file}", *arguments)
     assert table["clean_accuracy"].item() >= 0.5  # of four classes, so that there is something to lose
     assert table["accuracy_at_max"].item() < table["clean_accuracy"].item()

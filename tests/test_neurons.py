@@ -120,7 +120,7 @@ def awaken(name: str) -> nn.Module:
 @pytest.mark.parametrize(
     ("name", "layers", "biased"),
     [
-        ("rohrer100k_scs", ["encode", "stages.0", "stages.1.layer.pool", "head"], ["head"]),
+        ("rohrer100k_scs", ["encode", "stages.0", "stages.1.layer", "head"], ["head"]),
         ("rohrer100k_ssdp_relu_maxpool", ["stages.2", "stages"], []),
         ("rohrer100k_conv", ["stages.0.layer", "stages.1.pool", "stages.2.activation", "logits"], ["logits"]),
         ("rohrer100k_bcos", ["encode", "stages.1", "head", "logits"], ["logits"]),
