@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from scs_eval.models.architectures.blocks import quick_layout
 from scs_eval.models.layers import AddInverse, BcosConv2d, LogitLayer
 from scs_eval.models.names import Variant
 from scs_eval.models.transplant import transplant
@@ -57,7 +58,7 @@ class BcosCNN9(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, 3, H, W) to logits (N, classes)."""
-        return self.logits(self.head(self.layers(self.encode(x))).mean((2, 3)))
+        return self.logits(self.head(self.layers(self.encode(quick_layout(x)))).mean((2, 3)))
 
 
 def build(variant: Variant, num_classes: int) -> nn.Module:

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scs_eval.models.architectures.blocks import convolution
+from scs_eval.models.architectures.blocks import convolution, quick_layout
 from scs_eval.models.layers import (
     AddInverse,
     AllNorm,
@@ -109,7 +109,7 @@ class CifarResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, 3, H, W) to logits (N, classes)."""
-        x = self.activation(self.bn1(self.conv1(self.encode(x))))
+        x = self.activation(self.bn1(self.conv1(self.encode(quick_layout(x)))))
         x = self.layer3(self.layer2(self.layer1(x)))
         return self.logits(self.fc(x).mean((2, 3))) if self.bcos else self.fc(x.mean((2, 3)))
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from scs_eval.models.architectures.blocks import POOLS, convolution
+from scs_eval.models.architectures.blocks import POOLS, convolution, quick_layout
 from scs_eval.models.layers import AddInverse, BcosLinear, LogitLayer
 from scs_eval.models.names import Variant
 from scs_eval.models.transplant import transplant
@@ -53,7 +53,7 @@ class Rohrer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, 3, 32, 32) to logits (N, classes)."""
-        return self.logits(self.head(self.stages(self.encode(x)).flatten(1)))
+        return self.logits(self.head(self.stages(self.encode(quick_layout(x))).flatten(1)))
 
 
 def _temperature(variant: Variant) -> float:

@@ -4,7 +4,8 @@
 
 `aligned_responses` is the formula in plain differentiable operations. `FastAligned` computes the same with a
 hand-written backward pass that keeps the responses of the kernels and one number per patch. `aligned_convolution` picks
-between them.
+between them. Its steps are those of the published package, so that in one memory layout the answers of released
+networks are the same bit for bit; a hundred layers magnify another rounding to 1e-4.
 """
 
 from collections.abc import Callable, Iterator
@@ -78,37 +79,46 @@ class FastAligned(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, plan: Plan, explain: bool) -> Tensor:
-        """Saves the response of every kernel and 1/‖patch‖; not the output, which the next layer may overwrite."""
-        # On the CPU convolutions are fastest with the channels last; elsewhere the caller knows better.
-        inner = x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
-        responses = convolve(inner, _kernel_by_kernel(weight, plan), plan.at)
-        inverse = patch_energy(inner, plan.at).add_(EPS).rsqrt_() if plan.b != 1 else None
-        ctx.save_for_backward(x, weight, responses, inverse)
-        ctx.plan, ctx.explain = plan, explain
+        """Saves the response of every kernel and ‖patch‖; not the output, which the next layer may overwrite.
+
+        To explain, it saves in place of the responses what the layer multiplies them with, 0 for kernels that lost:
+        the layer is linear then, and explaining many classes costs one product and one convolution each.
+        """
+        kernels = _kernel_by_kernel(weight, plan)
+        responses = convolve(x, kernels, plan.at)
+        norm = patch_energy(x, plan.at).add_(EPS).sqrt_() if plan.b != 1 else None
         y = _empty(responses, len(weight) // plan.max_out)
-        for part, scale, out in _slices(responses, inverse, y):
+        for part, length, out in _slices(responses, norm, y):
             u = _winners(part, plan)
-            torch.mul(_factor(u, scale, plan), u, out=out)
+            factor = _factor(u, length, plan)
+            torch.mul(factor, u, out=out)
+            if explain:
+                _to_winners(factor, part, plan, out=part)
+        ctx.save_for_backward(x, weight, kernels, responses, norm)
+        ctx.plan, ctx.explain = plan, explain
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of x and weight. Under create_graph the formula is differentiated instead."""
-        x, weight, responses, inverse = ctx.saved_tensors
+        x, weight, kernels, responses, norm = ctx.saved_tensors
         plan = ctx.plan
         if torch.is_grad_enabled():
             with explanation_mode(ctx.explain):
                 found = differentiable_backward(ctx, grad, lambda x, w: aligned_responses(x, w, plan), (x, weight))
             return *found, None, None
-        flow, share = torch.empty_like(responses), None if inverse is None or ctx.explain else torch.empty_like(inverse)
-        for part in _slices(responses, inverse, grad, flow, share):
-            _response_gradient(*part, plan=plan)
+        share = None
+        if ctx.explain:
+            flow = _linear_gradient(responses, grad, plan)
+        else:
+            flow, share = torch.empty_like(responses), None if norm is None else torch.empty_like(norm)
+            for part in _slices(responses, norm, grad, flow, share):
+                _response_gradient(*part, plan=plan)
         needs_x, needs_weight = wanted(ctx, 0), wanted(ctx, 1)
-        kernels = _kernel_by_kernel(weight, plan)
         grad_x, grad_weight = convolution_backward(flow, x, kernels, plan.at, needs_x, needs_weight)
         if needs_x and share is not None:
             # dy/d‖patch‖ · ‖patch‖ = -share
-            add_norm_gradient(grad_x, x, share.mul_(inverse).mul_(inverse).neg_(), plan.at)
+            add_norm_gradient(grad_x, x, share.div_(norm).div_(norm).neg_(), plan.at)
         return grad_x, _unit_by_unit(grad_weight, plan) if needs_weight else None, None, None
 
 
@@ -136,7 +146,7 @@ def _winners(responses: Tensor, plan: Plan) -> Tensor:
 
 
 def _to_winners(flow: Tensor, responses: Tensor, plan: Plan, out: Tensor) -> None:
-    """Send the gradient to the kernel that won, of equals to the first."""
+    """Send the gradient to the kernel that won, of equals to the first; `out` may be `responses`."""
     if plan.max_out == 1:
         out.copy_(flow)
         return
@@ -148,14 +158,14 @@ def _to_winners(flow: Tensor, responses: Tensor, plan: Plan, out: Tensor) -> Non
     torch.sub(flow, to_second, out=to_first)
 
 
-def _factor(u: Tensor, inverse: Tensor | None, plan: Plan) -> Tensor:
+def _factor(u: Tensor, norm: Tensor | None, plan: Plan) -> Tensor:
     """y/u = γ |cos|^(B-1), in a tensor of its own."""
-    if inverse is None:
+    if norm is None:
         return torch.full_like(u, plan.scale)
     cosine = u.abs()
     if plan.b == 2:
-        return cosine.mul_(per_channel(inverse * plan.scale, u.shape[1]))
-    power = _power_(cosine.mul_(per_channel(inverse, u.shape[1])).add_(EPS), plan.b - 1)
+        return cosine.div_(per_channel(norm / plan.scale, u.shape[1]))
+    power = _power_(cosine.div_(per_channel(norm, u.shape[1])).add_(EPS), plan.b - 1)
     return power if plan.scale == 1 else power.mul_(plan.scale)
 
 
@@ -174,20 +184,26 @@ def _power_(base: Tensor, exponent: float) -> Tensor:
     return ROOTS[exponent](base) if exponent in ROOTS else base.log_().mul_(exponent).exp_()
 
 
+def _linear_gradient(factors: Tensor, grad: Tensor, plan: Plan) -> Tensor:
+    """The gradient of the responses where each of them was multiplied with a constant, all of a unit added up."""
+    units = grad.unflatten(1, (plan.at.groups, 1, -1))
+    return (factors.unflatten(1, (plan.at.groups, plan.max_out, -1)) * units).flatten(1, 3)
+
+
 def _response_gradient(
-    responses: Tensor, inverse: Tensor | None, grad: Tensor, out: Tensor, share: Tensor | None, *, plan: Plan
+    responses: Tensor, norm: Tensor | None, grad: Tensor, out: Tensor, share: Tensor | None, *, plan: Plan
 ) -> None:
     """Fill `out` with the gradient of the responses, and `share` with -‖patch‖ times that of the norm.
 
     y grows with |cos| as y (B-1) r / |cos|, with r = |cos|/(|cos| + eps), or 1 for B = 2.
     """
     u = _winners(responses, plan)
-    flow = _factor(u, inverse, plan).mul_(grad)
-    if share is not None and inverse is not None:
+    flow = _factor(u, norm, plan).mul_(grad)
+    if share is not None and norm is not None:
         if plan.b == 2:
             through = flow
         else:
-            cosine = u.abs().mul_(per_channel(inverse, u.shape[1])).add_(EPS)
+            cosine = u.abs().div_(per_channel(norm, u.shape[1])).add_(EPS)
             through = cosine.reciprocal_().mul_(-EPS * (plan.b - 1)).add_(plan.b - 1).mul_(flow)
         torch.sum((through * u).unflatten(1, (plan.at.groups, -1)), 2, out=share)
         flow.add_(through)

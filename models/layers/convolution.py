@@ -1,5 +1,6 @@
 """What every layer here shares with a convolution: its geometry, and the norm of the patches it sees."""
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -62,7 +63,16 @@ def patch_energy(x: Tensor, at: Geometry) -> Tensor:
     with torch.autocast(x.device.type, enabled=False):
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         squares = (wide * wide).unflatten(1, (at.groups, -1)).sum(2)
+        return box_filter(squares, at)
+
+
+def box_filter(squares: Tensor, at: Geometry) -> Tensor:
+    """Sums over every patch, channel by channel: as published, mean times size, where pooling can do it."""
+    if at.dilation != (1, 1) or any(2 * pad > side for pad, side in zip(at.padding, at.kernel_size, strict=True)):
         return convolve(squares, box(squares, at), at)
+    if at.kernel_size == (1, 1):
+        return squares if at.stride == (1, 1) else squares[:, :, :: at.stride[0], :: at.stride[1]]
+    return F.avg_pool2d(squares, at.kernel_size, at.stride, at.padding) * math.prod(at.kernel_size)
 
 
 def box(like: Tensor, at: Geometry) -> Tensor:

@@ -148,8 +148,8 @@ class _RunningNorm(_Norm):
         else:
             mean, var = moments(x, self.dims)
             self._track(x, mean.detach(), var.detach())
-        factor = (dynamic(var) + self.eps).rsqrt() * weight  # per channel, so it folds into γ
-        return (x - mean if self.centred else x) * factor
+        y = (x - mean if self.centred else x) / (dynamic(var) + self.eps).sqrt()  # the published order of steps
+        return y * weight if torch.is_grad_enabled() else y.mul_(weight)
 
     @torch.no_grad()
     def _track(self, x: Tensor, mean: Tensor, var: Tensor) -> None:
