@@ -10,10 +10,11 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import save_file
+from torch import nn
 
 from scs_eval import create_model, load_data
 from scs_eval.cli.main import cli
-from scs_eval.models.layers import BcosConv2d, BcosLinear
+from scs_eval.models.registry import default_classes, list_models
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def taught(name: str, folder: Path, file: Path) -> Path:
         if hasattr(module, "momentum"):
             module.momentum = 1.0
     model.train()(data.images)
-    head = [module for module in model.modules() if isinstance(module, BcosConv2d | BcosLinear)][-1]
+    head = [module for module in model.modules() if isinstance(module, nn.Conv2d | nn.Linear)][-1]
     features = peer.heard(head, lambda: model.eval()(data.images))
     features = features.mean((2, 3)) if features.ndim == 4 else features
     means = torch.stack([features[data.labels == label].mean(0) for label in range(len(data.classes))])
@@ -114,3 +115,19 @@ def test_an_attack_at_224_pixels(tmp_path, scenes):
     _, table = run(tmp_path, "pgd", "--model", f"resnet={file}", *arguments)
     assert table["clean_accuracy"].item() >= 0.5  # of four classes, so that there is something to lose
     assert table["accuracy_at_max"].item() < table["clean_accuracy"].item()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in list_models() if default_classes(name) == 1000])
+def test_every_network_is_explained_localised_and_attacked_at_224_pixels(tmp_path, scenes, name):
+    chosen = ("--model", f"it={taught(name, scenes, tmp_path / 'it.safetensors')}", "--data", scenes)
+    method = "wx" if name.endswith("_bcos") or "_bcos_" in name else "ixg"
+    if method == "wx":
+        _, table = run(tmp_path, "contributions", *chosen, "-n", 1)
+        assert table["relative_residual"].item() < 1e-3  # fp32
+    _, table = run(tmp_path, "saliency", *chosen, "--method", "gradcam" if "vit" not in name else "rollout", "-n", 1)
+    assert table["gini"].notna().all()
+    _, table = run(tmp_path, "localisation", *chosen, "--method", method, "--grid", 2, "-n", 1)
+    assert table["score"].between(0, 1).all()
+    _, table = run(tmp_path, "pgd", *chosen, "--eps", "0.5", "--steps", 2, "--step", 0.5, "--no-diagnose", "-n", 2)
+    assert table["accuracy_at_max"].item() <= table["clean_accuracy"].item()
