@@ -34,6 +34,7 @@ from scs_eval.models.leftovers import ACTIVATIONS, called_activations, left_modu
 from scs_eval.models.outputs import count_outputs
 from scs_eval.models.plain import is_plain
 from scs_eval.models.transplant import transplant
+from scs_eval.models.unfold import unfold_norms
 
 OURS: dict[str, type[nn.Conv2d]] = {"scs": SCS2d, "ssdp": SharpenedSDP2d, "cos": CosineSim2d, "bcos": BcosConv2d}
 NORMS = {"bn": BatchNorm, "ln": LayerNorm, "in": InstanceNorm, "pn": PositionNorm, "an": AllNorm}
@@ -85,6 +86,8 @@ def conversion(model: nn.Module, form: Form, *, keep_weights: bool = False, seed
     layers are dropped. Otherwise replaced layers start as such layers do, by `seed`.
     """
     result = copy.deepcopy(model)
+    unfold_norms(result)
+    called = called_activations(result) if form.chosen_activation == "linear" else {}
     start = {key: value.clone() for key, value in result.state_dict().items()}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -95,7 +98,7 @@ def conversion(model: nn.Module, form: Form, *, keep_weights: bool = False, seed
     if keep_weights:
         transplant(_renamed(start, moved), result)
         _carry_statistics(start, result)
-    left = dict(left_modules(result, form)) | (called_activations(model) if form.chosen_activation == "linear" else {})
+    left = dict(left_modules(result, form)) | called
     if form.layer == "bcos" and any("3 → 6" in change for change in replaced.values()):
         result = Encoded(result, count_outputs(result) or 0).train(model.training)
     return Conversion(result, replaced, left)

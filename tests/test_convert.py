@@ -140,6 +140,30 @@ def test_a_subclass_is_its_base_if_it_answers_as_it_does() -> None:
     assert done.left == {"2": "Doubling"}
 
 
+class Activated(nn.BatchNorm2d):
+    """As timm's: the activation is a part of the norm."""
+
+    def __init__(self, channels: int, factor: float) -> None:
+        super().__init__(channels)
+        self.drop, self.act, self.factor = nn.Identity(), nn.ReLU(), factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(self.drop(self.factor * super().forward(x)))
+
+
+def test_a_norm_with_its_activation_inside_is_taken_apart() -> None:
+    norms = [Activated(4, factor).eval() for factor in (1.0, 3.0)]  # the second does something of its own
+    nn.init.uniform_(norms[0].running_var)
+    nn.init.uniform_(norms[0].weight)
+    done = conversion(nn.Sequential(nn.Conv2d(3, 4, 1), *norms), Form(layer="bcos"), keep_weights=True)
+    assert done.replaced["1.0"] == "BatchNorm2d → BatchNorm"
+    assert done.replaced["1.2"] == "ReLU → Identity"
+    assert done.left["2.weight, 2.bias"] == "Activated"
+    assert set(done.left) == {"2.weight, 2.bias", "the forward pass"}  # torch.fx cannot look into foreign norms
+    for name in ("running_var", "weight"):
+        assert torch.equal(getattr(done.model.network[1][0], name), getattr(norms[0], name))
+
+
 def test_many_places_of_a_kind_are_summed_up() -> None:
     left = {"a": "Odd", "b.1": "Gate", "b.2": "Odd", "b.3": "Odd", "c": "Odd"}
     assert summarise(left) == "a, b.2, b.3 and 1 more (Odd); b.1 (Gate)"
