@@ -49,7 +49,10 @@ def taught(name: str, folder: Path, file: Path) -> Path:
     features = peer.heard(head, lambda: model.eval()(data.images))
     features = features.mean((2, 3)) if features.ndim == 4 else features
     means = torch.stack([features[data.labels == label].mean(0) for label in range(len(data.classes))])
-    head.weight.copy_((means - means.mean(0)).view_as(head.weight))
+    offsets, middle = means - means.mean(0), (means + means.mean(0)) / 2
+    head.weight.copy_(offsets.view_as(head.weight))
+    if head.bias is not None:  # then the nearest mean wins
+        head.bias.copy_(-(offsets * middle).sum(1))
     save_file(model.state_dict(), file, metadata={"name": name, "num_classes": str(len(data.classes))})
     return file
 
