@@ -94,7 +94,7 @@ class Result(ABC):
     def _description(self) -> dict[str, Any]:
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {
-            "module": type(self).__module__.rpartition(".")[2],
+            "module": type(self).__module__.removeprefix("scs_eval.").removeprefix("analyses."),
             "class": type(self).__name__,
             "arrays": list(self.arrays()),
             "fields": {key: value for key, value in values.items() if not isinstance(value, np.ndarray)},
@@ -210,9 +210,11 @@ def load_result(directory: str | Path) -> Result:
 
 def _class_of(description: Mapping[str, Any]) -> type[Result]:
     """The class a description names: only results of our analyses, whatever the file says."""
-    if not re.fullmatch(r"[a-z_]+", description["module"]):
-        raise ValueError(f"{description['module']!r} is no analysis")
-    found = getattr(import_module(f"scs_eval.analyses.{description['module']}"), description["class"])
+    module = description["module"]
+    if not re.fullmatch(r"(benchmarks\.)?[a-z_]+", module):
+        raise ValueError(f"{module!r} is no analysis")
+    package = "scs_eval" if "." in module else "scs_eval.analyses"
+    found = getattr(import_module(f"{package}.{module}"), description["class"])
     if not (isinstance(found, type) and issubclass(found, Result)):
         raise TypeError(f"{description['class']!r} is no result")
     return found

@@ -117,6 +117,14 @@ def _line(one: Target) -> dict[str, str]:
     }
 
 
+def in_words(one: Target | Growth) -> str:
+    """A line for somebody who waits."""
+    if isinstance(one, Growth):
+        return f"{one.what}, {one.counted}: exponent {one.exponent:.2f}"
+    line = _line(one)
+    return f"{one.what} against {one.against}: {line['reached']} (target {line['target']})"
+
+
 def _amount(value: float, unit: str) -> str:
     return f"{1000 * value:.3g} ms" if unit == "s" and value < 1 else f"{value:.3g} {unit}"
 

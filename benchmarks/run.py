@@ -9,15 +9,23 @@ import torch
 
 from scs_eval.benchmarks.conditions import conditions
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target
-from scs_eval.benchmarks.result import BenchResult
+from scs_eval.benchmarks.result import BenchResult, in_words
 
 SUITES = ("layers", "attacks", "explanations", "startup")
 
 
 def bench(
-    suites: Sequence[str] = SUITES, *, settings: Settings | None = None, say: Say = print, growth: bool = True
+    suites: Sequence[str] = SUITES,
+    *,
+    settings: Settings | None = None,
+    say: Say = print,
+    tell: Say = lambda line: None,
+    growth: bool = True,
 ) -> BenchResult:
-    """Measure the targets of each suite, and how its costs grow. `say` hears what is skipped, and why."""
+    """Measure the targets of each suite, and how its costs grow; interrupted, the result has what was measured.
+
+    `say` hears what is skipped, and why, `tell` every line of the table as soon as it is known.
+    """
     settings = settings or Settings()
     about, skipped = conditions(settings), []
 
@@ -25,14 +33,25 @@ def bench(
         skipped.append(line)
         say(line)
 
-    targets: list[Target] = []
-    growths: list[Growth] = []
+    found: list[Target | Growth] = []
     with _threads(settings.threads):
-        for name in suites:
-            suite: Any = import_module(f"scs_eval.benchmarks.{name}")
-            targets += suite.targets(settings, hear)
-            growths += suite.growths(settings, hear) if growth else []
+        try:
+            for each in _measured(suites, settings, hear, growth):
+                found.append(each)
+                tell(in_words(each))
+        except KeyboardInterrupt:
+            hear("interrupted: what follows was not measured")
+    targets = [each for each in found if isinstance(each, Target)]
+    growths = [each for each in found if isinstance(each, Growth)]
     return BenchResult.of(targets, growths, skipped, label="+".join(suites), settings=about)
+
+
+def _measured(suites: Sequence[str], settings: Settings, hear: Say, growth: bool) -> Iterator[Target | Growth]:
+    for name in suites:
+        suite: Any = import_module(f"scs_eval.benchmarks.{name}")
+        yield from suite.targets(settings, hear)
+        if growth:
+            yield from suite.growths(settings, hear)
 
 
 @contextmanager

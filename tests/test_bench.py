@@ -9,6 +9,7 @@ import torch
 from click.testing import CliRunner
 from compare import close
 
+from scs_eval.analyses.result import load_result
 from scs_eval.benchmarks import attacks, explanations, layers, run, startup
 from scs_eval.benchmarks import contest as contest_module
 from scs_eval.benchmarks.contest import Growth, Settings, Target, contest, grow
@@ -88,6 +89,24 @@ def test_command_writes_table_figure_and_conditions(monkeypatch, tmp_path):
     assert {"table.csv", "figure.png", "conditions.csv", "run.json"} <= {path.name for path in out.iterdir()}
     conditions = (out / "conditions.csv").read_text()
     assert all(word in conditions for word in ("cpu", "threads", "torch", "rounds"))
+
+
+def test_a_saved_result_comes_back(tmp_path):
+    result().save(tmp_path)
+    assert load_result(tmp_path).table().equals(result().table())
+
+
+def test_what_was_measured_before_an_interruption_is_kept(monkeypatch):
+    def broken(settings, say):
+        yield Target(**COMMON, goal=4, faster=True, ours=(1.0,), theirs=(5.0,))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(layers, "targets", broken)
+    lines, told = [], []
+    found = bench(["layers", "startup"], say=lines.append, tell=told.append)
+    assert found.table()["reached"].tolist() == [5.0]
+    assert told == ["it against them: 5.00× faster (target ≥ 4× faster)"]
+    assert lines == ["interrupted: what follows was not measured"]
 
 
 @pytest.mark.parametrize("missing", ["torchattacks", "bcos"])

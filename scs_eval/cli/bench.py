@@ -1,5 +1,7 @@
 """`scs-eval bench`: speed and memory against peers."""
 
+import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -36,7 +38,9 @@ def command(suites: tuple[str, ...], rounds: int, threads: int, growth: bool, ou
     if load() > BUSY:
         click.echo(f"Warning: other processes are running (load {load():.1f}); timings will be worthless", err=True)
     settings = Settings(rounds=rounds, threads=threads)
-    result = bench(suites or SUITES, settings=settings, say=lambda line: click.echo(line, err=True), growth=growth)
+    say = partial(click.echo, err=True)
+    tell = say if sys.stderr.isatty() else lambda line: None
+    result = bench(suites or SUITES, settings=settings, say=say, tell=tell, growth=growth)
     click.echo(", ".join(f"{key} {value}" for key, value in result.settings.items() if key != "versions"))
     if result.growths:
         click.echo(markdown(result.growth_summary()))
