@@ -28,7 +28,6 @@ class Target:
     ours: tuple[float, ...]
     theirs: tuple[float, ...]
     unit: str = "s"
-    note: str = ""
 
     @property
     def ratios(self) -> np.ndarray:

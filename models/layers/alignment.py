@@ -58,7 +58,7 @@ def aligned_responses(x: Tensor, weight: Tensor, plan: Plan) -> Tensor:
     """The formula; the alignment is its dynamic-linear part."""
     out = largest(convolve(x, weight, plan.at), plan.max_out, dim=-3)
     if plan.b != 1:
-        norm = (patch_energy(x, plan.at) + EPS).sqrt()
+        norm = (patch_energy(x, plan.at, as_published=True) + EPS).sqrt()
         out = aligned(out, per_channel(norm, out.shape[-3]), plan.b)
     return out if plan.scale == 1 else out * plan.scale
 
@@ -86,7 +86,7 @@ class FastAligned(torch.autograd.Function):
         """
         kernels = _kernel_by_kernel(weight, plan)
         responses = convolve(x, kernels, plan.at)
-        norm = patch_energy(x, plan.at).add_(EPS).sqrt_() if plan.b != 1 else None
+        norm = patch_energy(x, plan.at, as_published=True).add_(EPS).sqrt_() if plan.b != 1 else None
         y = _empty(responses, len(weight) // plan.max_out)
         for part, length, out in _slices(responses, norm, y):
             u = _winners(part, plan)

@@ -54,30 +54,48 @@ def convolve(x: Tensor, weight: Tensor, at: Geometry) -> Tensor:
     return F.conv2d(x, weight, None, at.stride, at.padding, at.dilation, at.groups)
 
 
-def patch_energy(x: Tensor, at: Geometry) -> Tensor:
+def patch_energy(x: Tensor, at: Geometry, *, as_published: bool = False) -> Tensor:
     """Σ x² over every patch and group, (N, C, H, W) to (N, groups, h, w).
 
     Summing the channels first makes the box filter one channel wide per group. Not in autocast's precision: under
     autocast a squared norm would lose the digits that the cosine is made of.
+    as_published: with the rounding of the package `bcos`.
     """
     with torch.autocast(x.device.type, enabled=False):
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         squares = (wide * wide).unflatten(1, (at.groups, -1)).sum(2)
-        return box_filter(squares, at)
+        return pooled_sum(squares, at) if as_published else box_sum(squares, at)
 
 
-def box_filter(squares: Tensor, at: Geometry) -> Tensor:
-    """Sums over every patch, channel by channel: as published, mean times size, where pooling can do it."""
+def pooled_sum(x: Tensor, at: Geometry) -> Tensor:
+    """Sums over every patch, channel by channel: the mean times the size, where torch's pooling can do it."""
     if at.dilation != (1, 1) or any(2 * pad > side for pad, side in zip(at.padding, at.kernel_size, strict=True)):
-        return convolve(squares, box(squares, at), at)
+        return box_sum(x, at)
     if at.kernel_size == (1, 1):
-        return squares if at.stride == (1, 1) else squares[:, :, :: at.stride[0], :: at.stride[1]]
-    return F.avg_pool2d(squares, at.kernel_size, at.stride, at.padding) * math.prod(at.kernel_size)
+        return x[:, :, :: at.stride[0], :: at.stride[1]]
+    return F.avg_pool2d(x, at.kernel_size, at.stride, at.padding) * math.prod(at.kernel_size)
 
 
-def box(like: Tensor, at: Geometry) -> Tensor:
-    """The all-ones kernel, one channel per group, that sums a patch."""
-    return like.new_ones(at.groups, 1, *at.kernel_size)
+def box_sum(x: Tensor, at: Geometry) -> Tensor:
+    """The same by adding shifted images, rows and then columns: a fifth of the time of torch's pooling."""
+    if any(at.padding):
+        x = F.pad(x, (at.padding[1], at.padding[1], at.padding[0], at.padding[0]))
+    for dim, places in zip((2, 3), at._replace(padding=(0, 0)).places(x.shape[2:]), strict=True):
+        x = _shifted_sum(x, dim, places, at)
+    return x
+
+
+def _shifted_sum(x: Tensor, dim: int, places: int, at: Geometry) -> Tensor:
+    kernel, stride, dilation = (sizes[dim - 2] for sizes in (at.kernel_size, at.stride, at.dilation))
+    shifted = (_every(x, dim, first * dilation, places, stride) for first in range(kernel))
+    total = next(shifted)
+    for each in shifted:
+        total = total + each
+    return total
+
+
+def _every(x: Tensor, dim: int, first: int, count: int, step: int) -> Tensor:
+    return x[(slice(None),) * dim + (slice(first, first + step * (count - 1) + 1, step),)]
 
 
 def per_channel(per_group: Tensor, channels: int) -> Tensor:
@@ -102,14 +120,15 @@ def add_norm_gradient(grad_x: Tensor, x: Tensor, per_patch: Tensor, at: Geometry
 
 
 def _box_backward(per_patch: Tensor, x: Tensor, at: Geometry) -> Tensor:
-    """Transposed box filter. With stride 1 it is a box filter too, and torch's forward pass is the faster one."""
+    """Transposed box filter. With stride 1 it is a box filter too, and the faster one."""
     rows, columns = (
         step * (kernel - 1) - pad for step, kernel, pad in zip(at.dilation, at.kernel_size, at.padding, strict=True)
     )
     if at.stride == (1, 1) and rows >= 0 and columns >= 0:
-        return convolve(per_patch, box(per_patch, at), at._replace(padding=(rows, columns)))
+        return box_sum(per_patch, at._replace(padding=(rows, columns)))
     squares = x.new_empty(x.shape[0], at.groups, *x.shape[2:])
-    return convolution_backward(per_patch, squares, box(squares, at), at, True, False)[0]
+    box = squares.new_ones(at.groups, 1, *at.kernel_size)
+    return convolution_backward(per_patch, squares, box, at, True, False)[0]
 
 
 def unit_kernels(weight: Tensor) -> Tensor:

@@ -16,14 +16,12 @@ def pool_responses(c: Tensor, pool: Pool | None, *, keep: bool) -> tuple[Tensor,
     if pool is None:
         return c, None
     # Not on a GPU, where torch's pooling is the faster one.
-    tile = tile_of(pool) if c.device.type == "cpu" else None
-    if not isinstance(pool, MaxAbsPool2d) and (keep or tile is None):
-        return F.max_pool2d(c, *_window(pool), return_indices=True)
-    indices = pool.indices(c) if isinstance(pool, MaxAbsPool2d) and (keep or tile is None) else None
-    if tile is not None:
-        return pool_tiles(c, pool, tile), indices
-    assert indices is not None
-    return take(c, indices), indices
+    if not keep and c.device.type == "cpu" and (tile := tile_of(pool)) is not None:
+        return pool_tiles(c, pool, tile), None
+    if isinstance(pool, MaxAbsPool2d):
+        indices = pool.indices(c)
+        return take(c, indices), indices
+    return F.max_pool2d(c, *_window(pool), return_indices=True)
 
 
 def unpool_responses(flow: Tensor, indices: Tensor | None, pool: Pool | None, size: tuple[int, int]) -> Tensor:

@@ -83,7 +83,7 @@ class FastSharpened(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan, explain: bool, keep: bool
     ) -> Tensor:
-        """Saves the responses and one number per patch; not the output, which the layer after may overwrite."""
+        """Saves the responses and one number per patch."""
         inner = x.contiguous(memory_format=torch.channels_last)
         norm = inverse = None
         y: Any = None  # made when its shape is known
@@ -97,7 +97,7 @@ class FastSharpened(torch.autograd.Function):
             out = y[done : done + len(piece)]
             torch.mul(part.logs, p * LOG2_E, out=out).exp2_().mul_(part.c.sign())
             done += len(piece)
-            kept += _worth_keeping(part, plan) if keep else []
+            kept += _worth_keeping(part, out, plan) if keep else []
         ctx.save_for_backward(x, weight, p, q, norm, inverse, *kept)
         ctx.plan, ctx.explain, ctx.images = plan, explain, images
         return y
@@ -113,7 +113,7 @@ class FastSharpened(torch.autograd.Function):
         needs_x, needs_weight, needs_p = (wanted(ctx, index) for index in range(3))
         needs = _Needs(needs_x, needs_weight, needs_p, q is not None and wanted(ctx, 3), ctx.explain)
         parts = [
-            _way_back(_Responses(*kept[3 * i : 3 * i + 3]), *part, weight=weight, p=p, plan=ctx.plan, needs=needs)
+            _way_back(_Responses(*kept[4 * i : 4 * i + 4]), *part, weight=weight, p=p, plan=ctx.plan, needs=needs)
             for i, part in enumerate(slices(ctx.images, grad, inverse, x))
         ]
         grad_x, grad_norm = (_joined(column) for column in list(zip(*parts, strict=True))[:2])
@@ -125,11 +125,12 @@ class FastSharpened(torch.autograd.Function):
 
 
 class _Responses(NamedTuple):
-    """Of some images: pooled responses (N, O, h, w), log(|c| + eps), and where the pooling found them."""
+    """Of some images: pooled responses (N, O, h, w), log(|c| + eps), where the pooling found them, and the output."""
 
     c: Tensor
     logs: Tensor
     indices: Tensor | None
+    y: Tensor | None = None
 
 
 class _Needs(NamedTuple):
@@ -157,9 +158,12 @@ def _logs(c: Tensor, plan: Plan) -> Tensor:
     return c.abs().add_(plan.eps).log_()
 
 
-def _worth_keeping(part: _Responses, plan: Plan) -> list[Tensor | None]:
-    """Without pooling the logarithms would be another full map: they are taken again in the backward pass."""
-    return [part.c, None if plan.pool is None else part.logs, part.indices]
+def _worth_keeping(part: _Responses, y: Tensor, plan: Plan) -> list[Tensor | None]:
+    """Pooled, all of it; else logarithms and output would be further full maps: they are computed again.
+
+    The layer after may overwrite the output itself, hence the copy.
+    """
+    return [part.c, None, None, None] if plan.pool is None else [part.c, part.logs, part.indices, y.clone()]
 
 
 def _way_back(
@@ -191,12 +195,16 @@ def _response_gradient(
     at: _Responses, grad: Tensor, p: Tensor, plan: Plan, needs: _Needs
 ) -> tuple[Tensor, Tensor | None]:
     """The gradient of the pooled responses in a tensor of its own, and of p."""
-    logs = _logs(at.c, plan) if at.logs is None else at.logs
-    sign = at.c.sign()
-    flow = (logs * (p * LOG2_E)).exp2_().mul_(grad).mul_(sign)  # grad · y
+    if at.y is None or at.logs is None:  # computed again, and free to be overwritten
+        logs = _logs(at.c, plan)
+        flow = (logs * (p * LOG2_E)).exp2_().mul_(at.c.sign()).mul_(grad)
+    else:
+        logs, flow = at.logs, at.y * grad
     if needs.explain:  # y/c is a constant, 0 where c is
-        return flow.div_(sign.abs_().neg_().add_(1).add_(at.c)), None
-    grad_p = (logs * flow).sum((0, 2, 3), keepdim=True) if needs.p else None
+        return flow.div_(at.c.sign().abs_().neg_().add_(1).add_(at.c)), None
+    grad_p = None
+    if needs.p:
+        grad_p = torch.mul(logs, flow, out=logs if at.logs is None else None).sum((0, 2, 3), keepdim=True)
     return flow.mul_(p).div_(torch.copysign(at.c.new_tensor(plan.eps), at.c).add_(at.c)), grad_p
 
 
