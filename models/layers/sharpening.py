@@ -67,7 +67,8 @@ def sharpened(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan
         c = plan.pool(c)
     if plan.relu:
         c = F.relu(c)
-    y = c.sign() * (c.abs() + plan.eps) ** p
+    # torch.compile makes a power three times as slow as a logarithm and an exponential.
+    y = c.sign() * torch.exp2((c.abs() + plan.eps).log() * (p * LOG2_E))
     return c * torch.where(c == 0, 0.0, y / c).detach() if explaining() else y
 
 
