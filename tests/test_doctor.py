@@ -138,7 +138,7 @@ def test_the_users_word_for_a_single_file(files):
     [
         (["rohrer100k_conv"], ["--normalize", "imagenet"], "have theirs inside"),
         (["rohrer100k_conv", "rohrer100k_scs"], ["--weights", "own.pt"], "--weights is for, got none"),
-        (["rohrer25k_conv", "rohrer25k_scs"], ["--weights", "own.pt"], "got 2 .rohrer25k_conv, rohrer25k_scs"),
+        (["rohrer25k_cos", "rohrer25k_bcos"], ["--weights", "own.pt"], "got 2 .rohrer25k_bcos, rohrer25k_cos"),
         (["{}/silent.pt"], ["--weights", "own.pt"], "--weights is for, got none"),
     ],
 )

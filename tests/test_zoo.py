@@ -223,3 +223,11 @@ def test_untrained_logits_of_the_nine_layer_network_are_of_order_one(name):
     """A network whose fixed factors were off by one power of ten per layer would start at 1e9 or 1e-9."""
     spread = create_model(name).eval()(torch.rand(8, 3, 32, 32)).std()
     assert 1e-3 < spread < 10
+
+
+@pytest.mark.parametrize("name", ["rohrer100k_conv", "rohrer100k_bcos", "resnet20_scs_relu", "bcos_cnn9_w=0.25"])
+def test_gradients_of_images_have_the_layout_of_images(name):
+    """Attacks of others take a `view` of them."""
+    x = torch.rand(2, 3, 32, 32, requires_grad=True)
+    (grad,) = torch.autograd.grad(create_model(name).eval()(x).sum(), x)
+    assert grad.is_contiguous()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.models.layers import BcosConv2d, CosineSim2d, MaxAbsPool2d, SCS2d, SharpenedSDP2d
+from scs_eval.models.layers.handwritten import replaceable
 from scs_eval.models.layers.pooling import Pool
 from scs_eval.models.names import Variant
 
@@ -41,8 +42,16 @@ def convolution(
 
 
 def quick_layout(x: Tensor) -> Tensor:
-    """Channels last on the CPU, where small images are then convolved a third faster; elsewhere the caller's choice."""
-    return x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
+    """Channels last on the CPU, where small images are then convolved a third faster; elsewhere the caller's choice.
+
+    The gradient comes back in the usual layout: attacks and explanations written by others take a `view` of it.
+    """
+    if x.device.type != "cpu" or not replaceable(x) or x.is_contiguous(memory_format=torch.channels_last):
+        return x
+    start = x.view_as(x)
+    if start.requires_grad:
+        start.register_hook(Tensor.contiguous)
+    return start.contiguous(memory_format=torch.channels_last)
 
 
 def _named(layer: nn.Module, pool: nn.Module | None = None, activation: nn.Module | None = None) -> nn.Sequential:
