@@ -213,6 +213,22 @@ def test_many_slices_are_one(monkeypatch):
     assert layer(x[:0]).shape == (0, 3, 4, 4)
 
 
+def test_one_image_keeps_its_layout():
+    """Of one image torch cannot tell the layout where the stride of the batch is arbitrary, and takes its default.
+
+    Nothing is wrong then but the time, which doubles: hence the strides.
+    """
+    layer = BcosConv2d(4, 6, 3, padding=1, max_out=2)
+    x = torch.randn(1, 4, 8, 8).contiguous(memory_format=torch.channels_last)
+    ambiguous = x.as_strided(x.shape, (4, *x.stride()[1:])).requires_grad_()
+    assert not nn.functional.conv2d(ambiguous, layer.weight).is_contiguous(
+        memory_format=torch.channels_last
+    )  # torch alone
+    y = layer(ambiguous)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert torch.autograd.grad(y.sum(), ambiguous)[0].is_contiguous(memory_format=torch.channels_last)
+
+
 def test_saved_tensors_survive():
     """A second backward pass finds what the first found, and the output may be overwritten as a convolution's may."""
     torch.manual_seed(10)

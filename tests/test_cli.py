@@ -107,3 +107,27 @@ def test_debug_shows_the_traceback():
     failed = run("--debug", "models", "rohrer100k_sc")
     assert "Traceback" in failed.stderr
     assert failed.returncode != 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="speaks of glibc")
+@pytest.mark.parametrize("keep", [False, True])
+def test_commands_keep_freed_memory(keep):
+    """Eight blocks of 16 MB, used and freed: by default given back to the system, kept by commands."""
+    script = f"""
+import ctypes
+from pathlib import Path
+from scs_eval.cli.memory import keep_freed_memory
+if {keep}: keep_freed_memory()
+def resident(): return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
+libc, before = ctypes.CDLL(None), resident()
+if hasattr(libc, "mallopt"):
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    blocks = [libc.malloc(16 << 20) for _ in range(8)]
+    for block in blocks: ctypes.memset(block, 1, 16 << 20)
+    for block in blocks: libc.free(block)
+    print(resident() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    if not done.stdout:
+        pytest.skip("not glibc")
+    assert float(done.stdout) > 100 if keep else float(done.stdout) < 40

@@ -148,6 +148,30 @@ def test_float32_is_as_good_as_its_digits():
         close(layer(x).double(), exact, 1e-5)
 
 
+def test_gradients_in_float32_are_as_good_as_their_digits():
+    """The way back has |c| + eps from its logarithm, whose rounding counts most where |c| is smallest."""
+    torch.manual_seed(7)
+    layer = SCS2d(16, 32, 3, pool=MaxAbsPool2d(2, ceil_mode=True))
+    x, parameters = torch.randn(8, 16, 15, 15), list(layer.parameters())
+    found = gradients(layer, x, parameters)[1]
+    layer.double()
+    exact = gradients(lambda x: expected(layer, x), x.double(), list(layer.parameters()))[1]
+    for single, wanted in zip(found, exact, strict=True):
+        close(single.double(), wanted, 2e-5)  # of the largest: sums over 8 images of terms that each lose a few digits
+
+
+@pytest.mark.parametrize("pool", [None, MaxAbsPool2d(2), nn.MaxPool2d(2)], ids=repr)
+@pytest.mark.parametrize("relu", [False, True])
+def test_the_next_layer_may_overwrite_the_output(pool, relu):
+    torch.manual_seed(6)
+    layer = SCS2d(3, 4, 3, pool=pool, relu=relu).double()
+    x, parameters = torch.randn(2, 3, 8, 8, dtype=torch.double), list(layer.parameters())
+    wanted = gradients(lambda x: expected(layer, x) * -2, x, parameters)
+    found = gradients(lambda x: layer(x).mul_(-2), x, parameters)
+    for actual, slope in zip(found[1], wanted[1], strict=True):
+        close(actual, slope, 1e-9, floor=0.1)
+
+
 def test_slices_make_no_difference(monkeypatch):
     torch.manual_seed(5)
     layer = SCS2d(3, 4, 3, pool=MaxAbsPool2d(2)).double()

@@ -20,6 +20,7 @@ from scs_eval.models.layers.convolution import (
     add_norm_gradient,
     convolution_backward,
     convolve,
+    laid_out_like,
     patch_energy,
     per_channel,
 )
@@ -84,7 +85,7 @@ class FastAligned(torch.autograd.Function):
         To explain, it saves in place of the responses what the layer multiplies them with, 0 for kernels that lost:
         the layer is linear then, and explaining many classes costs one product and one convolution each.
         """
-        kernels = _kernel_by_kernel(weight, plan)
+        kernels = laid_out_like(x, _kernel_by_kernel(weight, plan))
         responses = convolve(x, kernels, plan.at)
         norm = patch_energy(x, plan.at, as_published=True).add_(EPS).sqrt_() if plan.b != 1 else None
         y = _empty(responses, len(weight) // plan.max_out)

@@ -54,6 +54,17 @@ def convolve(x: Tensor, weight: Tensor, at: Geometry) -> Tensor:
     return F.conv2d(x, weight, None, at.stride, at.padding, at.dilation, at.groups)
 
 
+def laid_out_like(x: Tensor, weight: Tensor) -> Tensor:
+    """The kernels channels last if the images are.
+
+    Of a batch of one image torch cannot always tell (the stride of its first dimension is arbitrary); it then asks the
+    kernels, and with the wrong answer a B-cos ResNet-20 takes twice as long.
+    """
+    if not x.is_contiguous(memory_format=torch.channels_last) or x.is_contiguous():
+        return weight
+    return weight.contiguous(memory_format=torch.channels_last)
+
+
 def patch_energy(x: Tensor, at: Geometry, *, as_published: bool = False) -> Tensor:
     """Σ x² over every patch and group, (N, C, H, W) to (N, groups, h, w).
 

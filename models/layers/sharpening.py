@@ -23,6 +23,7 @@ from scs_eval.models.layers.convolution import (
     add_norm_gradient,
     convolution_backward,
     convolve,
+    laid_out_like,
     patch_energy,
     per_channel,
 )
@@ -78,98 +79,105 @@ LOG2_E = 1 / math.log(2)  # torch's exp2 takes a third of the time of its exp
 
 
 class FastSharpened(torch.autograd.Function):
-    """`sharpened` with its own backward pass, channels last, a few images at a time."""
+    """`sharpened` with its own backward pass, channels last, a few images at a time.
+
+    A logarithm costs as much as eight products, so the way back takes none: with y and L = log2(|c| + eps) at hand,
+    dy/dp = ln 2 · L y and dy/dc = p y / (sign(y) 2^L).
+    """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan, explain: bool, keep: bool
     ) -> Tensor:
-        """Saves the responses and one number per patch."""
+        """Saves L (to explain, y/c), where the pooling found its winners, and one number per patch."""
         inner = x.contiguous(memory_format=torch.channels_last)
         norm = inverse = None
-        y: Any = None  # made when its shape is known
         if q is not None:
             norm = patch_energy(inner, plan.at).add_(plan.eps).sqrt_()
             inverse = (norm + q).reciprocal_()
-        images, kept, done = _images_at_once(x, weight, plan), [], 0
-        for piece, scale in slices(images, inner, inverse):
-            part = _respond(piece, weight, scale, plan, keep)
-            y = empty_map(x, len(x), *part.c.shape[1:]) if y is None else y
-            out = y[done : done + len(piece)]
-            torch.mul(part.logs, p * LOG2_E, out=out).exp2_().mul_(part.c.sign())
-            done += len(piece)
-            kept += _worth_keeping(part, out, plan) if keep else []
+        y, kept = _respond(inner, weight, p, inverse, plan, explain=explain, keep=keep)
         ctx.save_for_backward(x, weight, p, q, norm, inverse, *kept)
-        ctx.plan, ctx.explain, ctx.images = plan, explain, images
+        ctx.plan, ctx.explain = plan, explain
+        if keep and not explain:
+            # Not a copy: the next layer mostly keeps it anyway. Saved as torch does it, a next layer that overwrites
+            # it (ReLU in place) would make the way back raise; here it is noticed and y computed again.
+            ctx.y, ctx.version = y.detach(), y._version
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of x, weight, p and q. Under create_graph the formula is differentiated instead."""
         x, weight, p, q, norm, inverse, *kept = ctx.saved_tensors
+        plan = ctx.plan
         if torch.is_grad_enabled():
-            formula = partial(sharpened, plan=ctx.plan)
+            formula = partial(sharpened, plan=plan)
             with explanation_mode(ctx.explain):
                 return *differentiable_backward(ctx, grad, formula, (x, weight, p, q)), None, None, None
         needs_x, needs_weight, needs_p = (wanted(ctx, index) for index in range(3))
-        needs = _Needs(needs_x, needs_weight, needs_p, q is not None and wanted(ctx, 3), ctx.explain)
+        needs = _Needs(needs_x, needs_weight, needs_p, q is not None and wanted(ctx, 3))
+        y = None if ctx.explain else ctx.y
+        if y is not None and y._version != ctx.version:
+            inner = x.contiguous(memory_format=torch.channels_last)
+            y, _ = _respond(inner, weight, p, inverse, plan, explain=False, keep=False)
+        pieces = slices(_images_at_once(x, weight, plan), grad, y, inverse, x)
         parts = [
-            _way_back(_Responses(*kept[4 * i : 4 * i + 4]), *part, weight=weight, p=p, plan=ctx.plan, needs=needs)
-            for i, part in enumerate(slices(ctx.images, grad, inverse, x))
+            _way_back(*kept[2 * i : 2 * i + 2], *piece, weight=weight, p=p, plan=plan, needs=needs)
+            for i, piece in enumerate(pieces)
         ]
         grad_x, grad_norm = (_joined(column) for column in list(zip(*parts, strict=True))[:2])
         grad_weight, grad_p = (_added(column) for column in list(zip(*parts, strict=True))[2:])
         grad_q = grad_norm.sum().view_as(q) if needs.q and grad_norm is not None else None
         if grad_x is not None and grad_norm is not None:
-            add_norm_gradient(grad_x, x, grad_norm.div_(norm), ctx.plan.at)
+            add_norm_gradient(grad_x, x, grad_norm.div_(norm), plan.at)
         return grad_x, grad_weight, grad_p, grad_q, None, None, None
 
 
-class _Responses(NamedTuple):
-    """Of some images: pooled responses (N, O, h, w), log(|c| + eps), where the pooling found them, and the output."""
-
-    c: Tensor
-    logs: Tensor
-    indices: Tensor | None
-    y: Tensor | None = None
-
-
 class _Needs(NamedTuple):
-    """Which gradients are asked for, and whether the layer's factors are constants, for W(x)."""
+    """Which gradients are asked for."""
 
     x: bool
     weight: bool
     p: bool
     q: bool
-    explain: bool
 
 
-def _respond(x: Tensor, weight: Tensor, inverse: Tensor | None, plan: Plan, keep: bool) -> _Responses:
-    """Convolve, normalise, pool, and take the logarithm of what is left."""
+def _respond(
+    x: Tensor, weight: Tensor, p: Tensor, inverse: Tensor | None, plan: Plan, *, explain: bool, keep: bool
+) -> tuple[Tensor, list[Tensor | None]]:
+    """Output of all images and, slice by slice, what the way back needs: L or, to explain, y/c; and indices."""
+    y: Any = None  # made when its shape is known
+    weight, kept, done = laid_out_like(x, weight), [], 0
+    for piece, scale in slices(_images_at_once(x, weight, plan), x, inverse):
+        c, indices = _pooled(piece, weight, scale, plan, keep)
+        y = empty_map(x, len(x), *c.shape[1:]) if y is None else y
+        out = y[done : done + len(piece)]
+        logs = (c + plan.eps if plan.relu else c.abs().add_(plan.eps)).log2_()
+        torch.mul(logs, p, out=out).exp2_().mul_(c.sign())
+        if keep:
+            kept += [_ratio(out, c) if explain else logs, indices]
+        done += len(piece)
+    return y, kept
+
+
+def _pooled(x: Tensor, weight: Tensor, inverse: Tensor | None, plan: Plan, keep: bool) -> tuple[Tensor, Tensor | None]:
+    """Convolve, normalise and pool: c (N, O, h, w), and where the pooling found it."""
     responses = convolve(x, weight, plan.at)
     if inverse is not None:
         responses.mul_(per_channel(inverse, responses.shape[1]))
     c, indices = pool_responses(responses, plan.pool, keep=keep)
-    if plan.relu:
-        c.clamp_(min=0)
-    return _Responses(c, _logs(c, plan), indices)
+    return c.clamp_(min=0) if plan.relu else c, indices
 
 
-def _logs(c: Tensor, plan: Plan) -> Tensor:
-    return c.abs().add_(plan.eps).log_()
-
-
-def _worth_keeping(part: _Responses, y: Tensor, plan: Plan) -> list[Tensor | None]:
-    """Pooled, all of it; else logarithms and output would be further full maps: they are computed again.
-
-    The layer after may overwrite the output itself, hence the copy.
-    """
-    return [part.c, None, None, None] if plan.pool is None else [part.c, part.logs, part.indices, y.clone()]
+def _ratio(y: Tensor, c: Tensor) -> Tensor:
+    """y/c, 0 where c is; overwrites c."""
+    return y / c.add_(c.sign().abs_().neg_().add_(1))
 
 
 def _way_back(
-    at: _Responses,
+    kept: Tensor,
+    indices: Tensor | None,
     grad: Tensor,
+    y: Tensor | None,
     inverse: Tensor | None,
     x: Tensor,
     *,
@@ -179,34 +187,25 @@ def _way_back(
     needs: _Needs,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of x but for the norm's part, of the norms, the weight and p."""
-    flow, grad_p = _response_gradient(at, grad, p, plan, needs)
     size = plan.at.places(x.shape[2:])
-    full = unpool_responses(flow, at.indices, plan.pool, size)
-    grad_norm = None
-    if inverse is not None and not needs.explain and (needs.x or needs.q):
-        # c = u·r with r = 1/(norm + q): the gradient of the norm is -r·Σ dc·c over the kernels.
-        grad_norm = sum_channels(flow * at.c, at.indices, size, plan.at.groups).mul_(inverse).neg_()
+    grad_norm = grad_p = None
+    if y is None:  # kept is y/c, a constant
+        flow = kept * grad
+    else:
+        by_log = y * grad
+        if needs.p:
+            grad_p = (kept * by_log).sum((0, 2, 3), keepdim=True).div_(LOG2_E)
+        flow = by_log.mul_(p) / kept.exp2()
+        if inverse is not None and (needs.x or needs.q):
+            # c = u·r with r = 1/(norm + q): the gradient of the norm is -r·Σ dc·c, dc·c = by_log·(1 - eps/(|c| + eps)).
+            product = by_log.sub_(flow, alpha=plan.eps)
+            grad_norm = sum_channels(product, indices, size, plan.at.groups).mul_(inverse).neg_()
+        flow.mul_(y.sign())
+    full = unpool_responses(flow, indices, plan.pool, size)
     if inverse is not None:
         full.mul_(per_channel(inverse, full.shape[1]))
     grad_x, grad_weight = convolution_backward(full, x, weight, plan.at, needs.x, needs.weight)
     return grad_x, grad_norm, grad_weight, grad_p
-
-
-def _response_gradient(
-    at: _Responses, grad: Tensor, p: Tensor, plan: Plan, needs: _Needs
-) -> tuple[Tensor, Tensor | None]:
-    """The gradient of the pooled responses in a tensor of its own, and of p."""
-    if at.y is None or at.logs is None:  # computed again, and free to be overwritten
-        logs = _logs(at.c, plan)
-        flow = (logs * (p * LOG2_E)).exp2_().mul_(at.c.sign()).mul_(grad)
-    else:
-        logs, flow = at.logs, at.y * grad
-    if needs.explain:  # y/c is a constant, 0 where c is
-        return flow.div_(at.c.sign().abs_().neg_().add_(1).add_(at.c)), None
-    grad_p = None
-    if needs.p:
-        grad_p = torch.mul(logs, flow, out=logs if at.logs is None else None).sum((0, 2, 3), keepdim=True)
-    return flow.mul_(p).div_(torch.copysign(at.c.new_tensor(plan.eps), at.c).add_(at.c)), grad_p
 
 
 def _images_at_once(x: Tensor, weight: Tensor, plan: Plan) -> int:

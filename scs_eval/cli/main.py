@@ -60,6 +60,9 @@ class LazyGroup(click.Group):
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
     """Find out what an image classifier looks at and how easily it breaks."""
+    from scs_eval.cli.memory import keep_freed_memory
+
+    keep_freed_memory()
 
 
 def main() -> None:
