@@ -37,6 +37,13 @@ def _is_leaf(node: Any) -> bool:
     return hasattr(node, "variable")  # torch does not tell for these
 
 
+def counter_of_changes(x: Tensor) -> Tensor:
+    """A tensor without data whose `_version` goes on counting what is done to `x` in place."""
+    counter = x.detach()  # shares the counter
+    counter.data = x.new_empty(0)  # and lets go of the memory
+    return counter
+
+
 def differentiable_backward(
     ctx: Any, grad: Tensor, formula: Callable[..., Tensor], inputs: tuple[Tensor, ...]
 ) -> tuple[Tensor | None, ...]:

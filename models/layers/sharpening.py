@@ -28,6 +28,7 @@ from scs_eval.models.layers.convolution import (
     per_channel,
 )
 from scs_eval.models.layers.handwritten import (
+    counter_of_changes,
     differentiable_backward,
     empty_map,
     images_at_once,
@@ -96,18 +97,17 @@ class FastSharpened(torch.autograd.Function):
             norm = patch_energy(inner, plan.at).add_(plan.eps).sqrt_()
             inverse = (norm + q).reciprocal_()
         y, kept = _respond(inner, weight, p, inverse, plan, explain=explain, keep=keep)
-        ctx.save_for_backward(x, weight, p, q, norm, inverse, *kept)
-        ctx.plan, ctx.explain = plan, explain
-        if keep and not explain:
-            # Not a copy: the next layer mostly keeps it anyway. Saved as torch does it, a next layer that overwrites
-            # it (ReLU in place) would make the way back raise; here it is noticed and y computed again.
-            ctx.y, ctx.version = y.detach(), y._version
+        # Not a copy of y: the next layer mostly keeps it anyway. Its `data`, because torch would refuse the way back
+        # after a next layer that overwrites y (ReLU in place); here that is noticed and y computed again.
+        again = y.data if keep and not explain else None
+        ctx.save_for_backward(x, weight, p, q, norm, inverse, again, *kept)
+        ctx.plan, ctx.explain, ctx.changes, ctx.version = plan, explain, counter_of_changes(y), y._version
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of x, weight, p and q. Under create_graph the formula is differentiated instead."""
-        x, weight, p, q, norm, inverse, *kept = ctx.saved_tensors
+        x, weight, p, q, norm, inverse, y, *kept = ctx.saved_tensors
         plan = ctx.plan
         if torch.is_grad_enabled():
             formula = partial(sharpened, plan=plan)
@@ -115,13 +115,13 @@ class FastSharpened(torch.autograd.Function):
                 return *differentiable_backward(ctx, grad, formula, (x, weight, p, q)), None, None, None
         needs_x, needs_weight, needs_p = (wanted(ctx, index) for index in range(3))
         needs = _Needs(needs_x, needs_weight, needs_p, q is not None and wanted(ctx, 3))
-        y = None if ctx.explain else ctx.y
-        if y is not None and y._version != ctx.version:
+        if y is not None and ctx.changes._version != ctx.version:
             inner = x.contiguous(memory_format=torch.channels_last)
             y, _ = _respond(inner, weight, p, inverse, plan, explain=False, keep=False)
+        kernels = laid_out_like(x, weight)
         pieces = slices(_images_at_once(x, weight, plan), grad, y, inverse, x)
         parts = [
-            _way_back(*kept[2 * i : 2 * i + 2], *piece, weight=weight, p=p, plan=plan, needs=needs)
+            _way_back(*kept[2 * i : 2 * i + 2], *piece, weight=kernels, p=p, plan=plan, needs=needs)
             for i, piece in enumerate(pieces)
         ]
         grad_x, grad_norm = (_joined(column) for column in list(zip(*parts, strict=True))[:2])
