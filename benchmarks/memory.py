@@ -61,5 +61,7 @@ def analysis_peak(name: str, *, n: int, threads: int) -> float:
 
 
 def _peak(code: str) -> float:
-    done = subprocess.run([sys.executable, "-c", _MEASURE + code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", _MEASURE + code], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"memory could not be measured: {done.stderr.strip().splitlines()[-1]}")
     return float(done.stdout.split()[-1])

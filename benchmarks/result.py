@@ -23,6 +23,7 @@ class BenchResult(Result):
     targets: tuple[dict[str, Any], ...]
     growths: tuple[dict[str, Any], ...] = ()
     skipped: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()  # suites of which something is missing
 
     @classmethod
     def of(cls, targets: list[Target], growths: list[Growth], skipped: list[str], **about: Any) -> "BenchResult":

@@ -22,9 +22,10 @@ def bench(
     tell: Say = lambda line: None,
     growth: bool = True,
 ) -> BenchResult:
-    """Measure the targets of each suite, and how its costs grow; interrupted, the result has what was measured.
+    """Measure the targets of each suite, and how its costs grow.
 
-    `say` hears what is skipped, and why, `tell` every line of the table as soon as it is known.
+    Interrupted, or after a suite that failed, the result has what was measured. `say` hears what is skipped, and why,
+    `tell` every line of the table as soon as it is known.
     """
     settings = settings or Settings()
     about, skipped = conditions(settings), []
@@ -34,24 +35,30 @@ def bench(
         say(line)
 
     found: list[Target | Growth] = []
+    failed: list[str] = []
     with _threads(settings.threads):
-        try:
-            for each in _measured(suites, settings, hear, growth):
-                found.append(each)
-                tell(in_words(each))
-        except KeyboardInterrupt:
-            hear("interrupted: what follows was not measured")
+        for name in suites:
+            try:
+                for each in _measured(name, settings, hear, growth):
+                    found.append(each)
+                    tell(in_words(each))
+            except KeyboardInterrupt:
+                hear("interrupted: what follows was not measured")
+                break
+            except Exception as error:
+                failed.append(name)
+                hear(f"{name} failed, and the rest of it was not measured: {error}")
     targets = [each for each in found if isinstance(each, Target)]
     growths = [each for each in found if isinstance(each, Growth)]
-    return BenchResult.of(targets, growths, skipped, label="+".join(suites), settings=about)
+    label = "+".join(suites)
+    return BenchResult.of(targets, growths, skipped, failed=tuple(failed), label=label, settings=about)
 
 
-def _measured(suites: Sequence[str], settings: Settings, hear: Say, growth: bool) -> Iterator[Target | Growth]:
-    for name in suites:
-        suite: Any = import_module(f"scs_eval.benchmarks.{name}")
-        yield from suite.targets(settings, hear)
-        if growth:
-            yield from suite.growths(settings, hear)
+def _measured(name: str, settings: Settings, hear: Say, growth: bool) -> Iterator[Target | Growth]:
+    suite: Any = import_module(f"scs_eval.benchmarks.{name}")
+    yield from suite.targets(settings, hear)
+    if growth:
+        yield from suite.growths(settings, hear)
 
 
 @contextmanager

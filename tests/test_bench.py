@@ -109,6 +109,22 @@ def test_what_was_measured_before_an_interruption_is_kept(monkeypatch):
     assert lines == ["interrupted: what follows was not measured"]
 
 
+def test_a_suite_that_fails_costs_only_its_own_rest(monkeypatch, tmp_path):
+    def broken(settings, say):
+        yield Target(**COMMON, goal=4, faster=True, ours=(1.0,), theirs=(5.0,))
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(layers, "targets", broken)
+    monkeypatch.setattr(
+        startup, "targets", lambda settings, say: [Target(**COMMON, goal=1, faster=True, ours=(1.0,), theirs=(2.0,))]
+    )
+    words = ["--suite", "layers", "--suite", "startup", "--no-growth", "--out", str(tmp_path / "bench")]
+    done = CliRunner().invoke(command.command, words)
+    assert done.exit_code == 1
+    assert "layers failed, and the rest of it was not measured: no memory" in done.output
+    assert load_result(tmp_path / "bench").table()["reached"].tolist() == [5.0, 2.0]
+
+
 @pytest.mark.parametrize("missing", ["torchattacks", "bcos"])
 def test_a_missing_peer_is_a_line(monkeypatch, missing):
     for name in [name for name in sys.modules if name.split(".")[0] == missing]:

@@ -82,7 +82,7 @@ def test_value_gradient_and_explanation(pool, kind, explain, layer, groups):
     wanted, slopes = gradients(lambda x: expected(layer, x, explain=explain), x, parameters)
     with explanation_mode(explain):
         value, found = gradients(layer, x, parameters)
-        with torch.no_grad():
+        with torch.inference_mode():
             unkept = layer(x)
     # Rounding in float64; ties of cosines that differ in the last bit are why the values are compared a little wider.
     close(value, wanted, 1e-9)

@@ -97,11 +97,12 @@ class FastSharpened(torch.autograd.Function):
             norm = patch_energy(inner, plan.at).add_(plan.eps).sqrt_()
             inverse = (norm + q).reciprocal_()
         y, kept = _respond(inner, weight, p, inverse, plan, explain=explain, keep=keep)
-        # Not a copy of y: the next layer mostly keeps it anyway. Its `data`, because torch would refuse the way back
-        # after a next layer that overwrites y (ReLU in place); here that is noticed and y computed again.
-        again = y.data if keep and not explain else None
+        ctx.plan, ctx.explain, again = plan, explain, None
+        if keep and not explain:
+            # Not a copy of y: the next layer mostly keeps it anyway. Its `data`, because torch would refuse the way
+            # back after a next layer that overwrites y (ReLU in place); here that is noticed and y computed again.
+            again, ctx.changes, ctx.version = y.data, counter_of_changes(y), y._version
         ctx.save_for_backward(x, weight, p, q, norm, inverse, again, *kept)
-        ctx.plan, ctx.explain, ctx.changes, ctx.version = plan, explain, counter_of_changes(y), y._version
         return y
 
     @staticmethod

@@ -45,3 +45,4 @@ def command(suites: tuple[str, ...], rounds: int, threads: int, growth: bool, ou
     if result.growths:
         click.echo(markdown(result.growth_summary()))
     finish(result, out)
+    sys.exit(1 if result.failed else 0)
