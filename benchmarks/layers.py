@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from statistics import median
 
 import torch
 from torch import nn
@@ -161,6 +162,8 @@ def _memory_growth(settings: Settings) -> Growth:
         what="rohrer100k_scs: memory of accuracy, besides the images",
         counted="images",
         sizes=tuple(map(float, counts)),
-        cost=tuple(analysis_peak("rohrer100k_scs", n=n, threads=settings.threads) for n in counts),
+        cost=tuple(
+            median(analysis_peak("rohrer100k_scs", n=n, threads=settings.threads) for _ in range(3)) for n in counts
+        ),
         unit="MB",
     )

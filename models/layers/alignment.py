@@ -186,9 +186,13 @@ def _power_(base: Tensor, exponent: float) -> Tensor:
 
 
 def _linear_gradient(factors: Tensor, grad: Tensor, plan: Plan) -> Tensor:
-    """The gradient of the responses where each of them was multiplied with a constant, all of a unit added up."""
-    units = grad.unflatten(1, (plan.at.groups, 1, -1))
-    return (factors.unflatten(1, (plan.at.groups, plan.max_out, -1)) * units).flatten(1, 3)
+    """The gradient of the responses where each of them was multiplied with a constant."""
+    if plan.max_out == 1:
+        return factors * grad
+    flow, units = torch.empty_like(factors), grad.unflatten(1, (plan.at.groups, -1))
+    for rival, to_rival in zip(_rivals(factors, plan), _rivals(flow, plan), strict=True):
+        torch.mul(rival, units, out=to_rival)  # a third of the time of one product that is broadcast over both
+    return flow
 
 
 def _response_gradient(
