@@ -170,7 +170,7 @@ def _curve(one: Growth) -> "Figure":
             ax.set_ylim(0, 1.3 * cost.max())  # a cost that should be flat is judged against nothing at all
         else:
             ax.set_yscale("log")
-            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
             ax.yaxis.set_major_formatter("{x:g}")
         ax.set_xticks(sizes, [f"{size:g}" for size in sizes])
         ax.minorticks_off()
