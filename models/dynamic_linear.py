@@ -21,7 +21,8 @@ _explaining = False
 def explanation_mode(enabled: bool = True) -> Iterator[None]:
     """Make the gradient of a logit its row of W(x); contexts nest, and `enabled=False` suspends an outer one.
 
-    The switch is the process's: other threads see it too.
+    The switch is the process's: other threads see it too. What is computed again on the way back, as activation
+    checkpointing does, must be so inside the context.
     """
     global _explaining
     before = _explaining

@@ -213,12 +213,13 @@ def test_many_slices_are_one(monkeypatch):
     assert layer(x[:0]).shape == (0, 3, 4, 4)
 
 
-def test_one_image_keeps_its_layout():
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_one_image_keeps_its_layout(kernel):
     """Of one image torch cannot tell the layout where the stride of the batch is arbitrary, and takes its default.
 
     Nothing is wrong then but the time, which doubles: hence the strides.
     """
-    layer = BcosConv2d(4, 6, 3, padding=1, max_out=2)
+    layer = BcosConv2d(4, 6, kernel, max_out=2)
     x = torch.randn(1, 4, 8, 8).contiguous(memory_format=torch.channels_last)
     ambiguous = x.as_strided(x.shape, (4, *x.stride()[1:])).requires_grad_()
     assert not nn.functional.conv2d(ambiguous, layer.weight).is_contiguous(

@@ -172,6 +172,20 @@ def test_the_next_layer_may_overwrite_the_output(pool, relu):
         close(actual, slope, 1e-9, floor=0.1)
 
 
+def test_gradients_wanted_in_inference_mode_are_no_error():
+    layer, x = SCS2d(3, 4, 3), torch.randn(2, 3, 8, 8)
+    with torch.inference_mode(), torch.enable_grad():
+        close(layer(x), expected(layer, x), 1e-5)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_no_images_at_all(groups):
+    layer, x = SCS2d(4, 4, 3, groups=groups, pool=MaxAbsPool2d(2)), torch.randn(0, 4, 8, 8, requires_grad=True)
+    layer(x).sum().backward()
+    assert x.grad.shape == x.shape
+    assert not layer.weight.grad.any()
+
+
 def test_slices_make_no_difference(monkeypatch):
     torch.manual_seed(5)
     layer = SCS2d(3, 4, 3, pool=MaxAbsPool2d(2)).double()

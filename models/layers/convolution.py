@@ -62,7 +62,7 @@ def laid_out_like(x: Tensor, weight: Tensor) -> Tensor:
     """
     if not x.is_contiguous(memory_format=torch.channels_last) or x.is_contiguous():
         return weight
-    return weight.contiguous(memory_format=torch.channels_last)
+    return weight.to(memory_format=torch.channels_last)  # `contiguous` would leave the strides of 1×1 kernels
 
 
 def patch_energy(x: Tensor, at: Geometry, *, as_published: bool = False) -> Tensor:

@@ -38,7 +38,7 @@ def _is_leaf(node: Any) -> bool:
 
 
 def counter_of_changes(x: Tensor) -> Tensor:
-    """A tensor without data whose `_version` goes on counting what is done to `x` in place."""
+    """A tensor without data whose `_version` goes on counting what is done to `x` in place, but not through `.data`."""
     counter = x.detach()  # shares the counter
     counter.data = x.new_empty(0)  # and lets go of the memory
     return counter

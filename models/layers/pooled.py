@@ -42,7 +42,7 @@ def sum_channels(product: Tensor, indices: Tensor | None, size: tuple[int, int],
     if groups == 1:  # in the order the numbers lie in memory
         where, what = (t.permute(0, 2, 3, 1).flatten(1).unsqueeze(1) for t in (indices, product))
     else:
-        where, what = (t.reshape(n, groups, -1) for t in (indices, product))
+        where, what = (t.unflatten(1, (groups, -1)).flatten(2) for t in (indices, product))
     sums = product.new_zeros(n, groups, size[0] * size[1]).scatter_add_(2, where, what)
     return sums.view(n, groups, *size)
 

@@ -55,7 +55,8 @@ def sharpened_convolution(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None
     The plain formula serves wherever something else takes the derivative or rewrites the program.
     """
     if replaceable(x):
-        return FastSharpened.apply(x, weight, p, q, plan, explaining(), torch.is_grad_enabled())
+        keep = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+        return FastSharpened.apply(x, weight, p, q, plan, explaining(), keep)
     return sharpened(x, weight, p, q, plan)
 
 
@@ -83,21 +84,21 @@ class FastSharpened(torch.autograd.Function):
     """`sharpened` with its own backward pass, channels last, a few images at a time.
 
     A logarithm costs as much as eight products, so the way back takes none: with y and L = log2(|c| + eps) at hand,
-    dy/dp = ln 2 · L y and dy/dc = p y / (sign(y) 2^L).
+    dy/dp = ln 2 · L y and dy/dc = p y / (sign(y) 2^L). After a layer that overwrote y, y is computed once more.
     """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan, explain: bool, keep: bool
     ) -> Tensor:
-        """Saves L (to explain, y/c), where the pooling found its winners, and one number per patch."""
+        """Saves L and y (to explain, y/c), where the pooling found its winners, and the norms of the patches."""
         inner = x.contiguous(memory_format=torch.channels_last)
         norm = inverse = None
         if q is not None:
             norm = patch_energy(inner, plan.at).add_(plan.eps).sqrt_()
             inverse = (norm + q).reciprocal_()
         y, kept = _respond(inner, weight, p, inverse, plan, explain=explain, keep=keep)
-        ctx.plan, ctx.explain, again = plan, explain, None
+        ctx.plan, ctx.explain, again = plan, explain, y.new_empty(0)
         if keep and not explain:
             # Not a copy of y: the next layer mostly keeps it anyway. Its `data`, because torch would refuse the way
             # back after a next layer that overwrites y (ReLU in place); here that is noticed and y computed again.
@@ -116,7 +117,9 @@ class FastSharpened(torch.autograd.Function):
                 return *differentiable_backward(ctx, grad, formula, (x, weight, p, q)), None, None, None
         needs_x, needs_weight, needs_p = (wanted(ctx, index) for index in range(3))
         needs = _Needs(needs_x, needs_weight, needs_p, q is not None and wanted(ctx, 3))
-        if y is not None and ctx.changes._version != ctx.version:
+        if ctx.explain:
+            y = None
+        elif ctx.changes._version != ctx.version:
             inner = x.contiguous(memory_format=torch.channels_last)
             y, _ = _respond(inner, weight, p, inverse, plan, explain=False, keep=False)
         kernels = laid_out_like(x, weight)

@@ -9,11 +9,13 @@ import sys
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 NEVER = -1
-LARGEST = 32 << 20  # bytes: the most that glibc allows; larger blocks still come from the system and go back to it
+LARGEST = (
+    32 << 20
+)  # bytes: the most that every glibc allows; larger blocks still come from the system and go back to it
 
 
 def keep_freed_memory() -> None:
-    """For commands, which end soon; a library must leave the memory of its host alone."""
+    """For commands, whose process is their own; a library must leave the memory of its host alone."""
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
     if libc is not None and hasattr(libc, "mallopt"):  # musl has none
         libc.mallopt(M_TRIM_THRESHOLD, NEVER)
