@@ -68,8 +68,6 @@ def analysis_peak(name: str, *, n: int, threads: int) -> float:
 def _peak(code: str) -> float:
     done = subprocess.run([sys.executable, "-c", _MEASURE + code], capture_output=True, text=True)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[
-            -1
-        ]  # a killed process says nothing
-        raise RuntimeError(f"memory could not be measured: {last}")
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]  # a killed process says nothing
+        raise RuntimeError(f"memory could not be measured: {said[-1]}")
     return float(done.stdout.split()[-1])

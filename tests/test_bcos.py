@@ -217,7 +217,7 @@ def test_many_slices_are_one(monkeypatch):
 def test_one_image_keeps_its_layout(kernel):
     """Of one image torch cannot tell the layout where the stride of the batch is arbitrary, and takes its default.
 
-    Nothing is wrong then but the time, which doubles: hence the strides.
+    Nothing is wrong then but the time: hence the strides.
     """
     layer = BcosConv2d(4, 6, kernel, max_out=2)
     x = torch.randn(1, 4, 8, 8).contiguous(memory_format=torch.channels_last)

@@ -58,7 +58,7 @@ def laid_out_like(x: Tensor, weight: Tensor) -> Tensor:
     """The kernels channels last if the images are.
 
     Of a batch of one image torch cannot always tell (the stride of its first dimension is arbitrary); it then asks the
-    kernels, and with the wrong answer a B-cos ResNet-20 takes twice as long.
+    kernels, and with the wrong answer nine rows of W(x) of a B-cos ResNet-20 take a fifth longer.
     """
     if not x.is_contiguous(memory_format=torch.channels_last) or x.is_contiguous():
         return weight
