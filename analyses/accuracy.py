@@ -31,6 +31,7 @@ class Known(TypedDict, total=False):
     """
 
     epochs: int
+    paper_epochs: int
     train_seconds_per_epoch: float
     eval_seconds_per_epoch: float
     recorded_accuracy: float
@@ -101,7 +102,7 @@ class AccuracyResult(Result):
             "paper %": _paper(self.known),
             "weakest class %": f"{worst['class']} {100 * worst['accuracy']:.0f}",
             "parameters": f"{self.parameters:,}",
-            "epochs": str(self.known.get("epochs", "")),
+            "epochs (paper)": _epochs(self.known),
             "train s/epoch": _seconds(self.known.get("train_seconds_per_epoch")),
             "eval s/epoch": _seconds(self.known.get("eval_seconds_per_epoch")),
         }
@@ -194,6 +195,12 @@ def _paper(known: Known) -> str:
     pairs = [(known.get("paper_accuracy"), known.get("paper_table"))]
     pairs.append((known.get("earlier_paper_accuracy"), known.get("earlier_paper_table")))
     return ", ".join(f"{100 * share:.1f} (T{table})" for share, table in pairs if share is not None)
+
+
+def _epochs(known: Known) -> str:
+    """For how many epochs it was trained, and for how many in the paper it comes from: 12 (800)."""
+    epochs, paper = known.get("epochs"), known.get("paper_epochs")
+    return "" if epochs is None else f"{epochs} ({paper})" if paper else str(epochs)
 
 
 def _seconds(value: float | None) -> str:

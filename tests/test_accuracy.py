@@ -271,6 +271,7 @@ def zoo(monkeypatch: pytest.MonkeyPatch) -> None:
         "rohrer100k_scs": {
             "accuracy": 0.75,
             "epochs": 20,
+            "paper_epochs": 800,
             "train_seconds_per_epoch": 31.5,
             "eval_seconds_per_epoch": 2,
         },
@@ -301,8 +302,10 @@ def test_models_by_name_pattern_or_all() -> None:
 
 @pytest.mark.usefixtures("zoo")
 def test_what_is_known_of_a_model() -> None:
-    assert known_of("rohrer100k_scs") == {
+    known = known_of("rohrer100k_scs", data="sample")
+    assert known == {
         "epochs": 20,
+        "paper_epochs": 800,
         "train_seconds_per_epoch": 31.5,
         "eval_seconds_per_epoch": 2,
         "recorded_accuracy": 0.75,
@@ -313,8 +316,9 @@ def test_what_is_known_of_a_model() -> None:
         "earlier_paper_table": 1,
         "earlier_paper_accuracy": 0.7761,
     }
-    assert known_of("mine.pt") == {}
-    assert set(Known.__annotations__) == set(known_of("rohrer100k_scs"))
+    assert set(Known.__annotations__) == set(known)
+    assert known_of("rohrer100k_scs", data="some/folder") == {}  # the paper's figures are of CIFAR-10
+    assert known_of("mine.pt", data="sample") == {}
 
 
 @pytest.fixture

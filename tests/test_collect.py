@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from safetensors.torch import save_file
 
 from scs_eval import create_model
-from scs_eval.cli.collect import command
+from scs_eval.cli.collect import command, paper_epochs
 from scs_eval.errors import InputError
 
 SAID = {
@@ -47,6 +47,13 @@ def test_index_says_what_the_files_say(tmp_path):
     assert low == pytest.approx(0.7414, abs=2e-4)  # Wilson: 0.75 ± 1.96·√(0.75·0.25/10⁴), drawn a little to 1/2
     assert high == pytest.approx(0.7584, abs=2e-4)
     assert (tmp_path / "weights" / entry["file"]).is_file()
+
+
+def test_epochs_of_a_paper_are_said_of_its_own_networks_only():
+    assert paper_epochs("rohrer100k_scs", in_scs_paper=True) == 800
+    assert paper_epochs("rohrer100k_bcos", in_scs_paper=False) is None
+    assert paper_epochs("resnet20_bcos", in_scs_paper=False) == 100
+    assert paper_epochs("resnet18_224_scs", in_scs_paper=True) == 200
 
 
 @pytest.mark.parametrize(

@@ -74,22 +74,29 @@ def measure(network: "nn.Module", data: "ImageData", *, label: str, batch_size: 
     """The accuracy with what is known of the model from elsewhere."""
     from scs_eval.analyses.accuracy import accuracy
 
-    known = known_of(source_of(label))
+    known = known_of(source_of(label), data=data.source)
     return accuracy(
         network, data.images, data.labels, classes=data.classes, label=label, batch_size=batch_size, known=known
     )
 
 
-def known_of(name: str) -> "Known":
-    """What the index of weights and the paper say of a model; of two rows of the paper the later comes first."""
+def known_of(name: str, *, data: str) -> "Known":
+    """What the index of weights and the paper say of a model; of two rows of the paper the later comes first.
+
+    All of it is about CIFAR-10, so beside other data there is nothing to know.
+    """
     from scs_eval.analyses.accuracy import Known
+    from scs_eval.data.load import NAMES
     from scs_eval.models.checkpoints import weights_index
     from scs_eval.report.paper import paper_rows
 
+    if data not in NAMES:
+        return Known()
     entry = weights_index().get(name, {}) if asked_for()["weights"] is None else {}  # else they are other weights
     paper, earlier = (*paper_rows().get(name, ()), None, None)[:2]
     facts = {
         "epochs": entry.get("epochs"),
+        "paper_epochs": entry.get("paper_epochs"),
         "train_seconds_per_epoch": entry.get("train_seconds_per_epoch"),
         "eval_seconds_per_epoch": entry.get("eval_seconds_per_epoch"),
         "recorded_accuracy": entry.get("accuracy"),

@@ -200,7 +200,7 @@ def run(
         return compare(
             networks, {name: found.images for name, found in pictures.items()}, first.labels, classes=first.classes,
             indices=first.indices, label=label, store=store, twins=moved, begin=bar.begin, advance=bar.advance,
-            known={name: known_of(source_of(name)) for name in networks}, **options,
+            known={name: known_of(source_of(name), data=first.source) for name in networks}, **options,
         )  # fmt: skip
 
 
