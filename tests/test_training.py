@@ -22,6 +22,7 @@ from scs_eval.errors import InputError
 from scs_eval.models.layers import SCS2d
 from scs_eval.models.registry import create_model
 from scs_eval.training.augment import crop_flip, to_unit
+from scs_eval.training.averaging import decay_per_update
 from scs_eval.training.clipping import clip_adaptively
 from scs_eval.training.distributed import World, choose_device
 from scs_eval.training.evaluate import evaluate
@@ -46,13 +47,13 @@ def world(rank=0, size=1):
     return World(rank=rank, size=size, device=CPU)
 
 
-def source(recipe, *, rank=0, size=1, train=40, test=10, seed=3):
+def source(recipe, *, rank=0, size=1, train=40, test=10, seed=3, pixels=None):
     rng = np.random.default_rng(0)
     parts = [
         (rng.integers(0, 256, (n, 3, 32, 32), dtype=np.uint8), rng.integers(0, 10, n).astype(np.int64))
         for n in (train, test)
     ]
-    return ArraySource(*parts, num_classes=10, recipe=recipe, seed=seed, world=world(rank, size))
+    return ArraySource(*parts, num_classes=10, recipe=recipe, seed=seed, world=world(rank, size), size=pixels)
 
 
 def small_net():
@@ -69,7 +70,10 @@ def test_the_recipes_are_the_papers():
     assert (cifar.lr, cifar.batch_size, cifar.schedule, cifar.loss, cifar.epochs) == (1e-3, 64, "cosine", "bce", 100)
     assert (long.epochs, long.batch_size, long.ema_decay, long.ema_every) == (600, 1024, 0.99998, 32)
     assert (long.mixup, long.cutmix, long.repeats, long.erasing, long.augment) == (0.2, 1.0, 4, 0.1, "trivial")
-    assert RECIPES["bcos-imagenet"].agc == 0.01
+    imagenet, vit = RECIPES["bcos-imagenet"], RECIPES["bcos-vit"]
+    assert (imagenet.epochs, imagenet.batch_size, imagenet.warmup_epochs, imagenet.agc) == (90, 256, 5, 0.01)
+    assert (imagenet.soft_negatives, imagenet.final_lr) == (True, 0)
+    assert (vit.epochs, vit.batch_size, vit.mixup, vit.augment, vit.agc) == (90, 1024, 0.2, "rand", 0.01)
     assert default_recipe("resnet20_bcos") == "bcos-cifar"
     assert default_recipe("rohrer100k_ssdp") == "scs"
 
@@ -151,6 +155,16 @@ def test_batches_depend_on_neither_the_start_nor_the_number_of_processes():
         assert torch.equal(labels[1::2], second[1])
     tests = [sum(len(labels) for _, labels in source(recipe, rank=r, size=3).test_batches()) for r in range(3)]
     assert sum(tests) == 10
+
+
+def test_a_network_for_larger_images_gets_them_enlarged():
+    recipe = Recipe(batch_size=8)
+    small, large = source(recipe), source(recipe, pixels=64)
+    for one, other in zip(small.train_batches(1, start=0), large.train_batches(1, start=0), strict=True):
+        expected = TF.resize(one[0], [64, 64], antialias=True)
+        torch.testing.assert_close(other[0], expected, atol=1e-6, rtol=0)  # other kernels for other layouts
+        assert torch.equal(one[1], other[1])
+    assert next(large.test_batches())[0].shape == (10, 3, 64, 64)
 
 
 def test_data_in_memory_refuses_what_only_folders_can_do():
@@ -301,17 +315,39 @@ def test_a_recipe_with_clipping_moves_no_unit_further_than_its_share():
     assert moved[1e-3] == pytest.approx(1.9e-3, rel=1e-3)  # Nesterov's first step is 1 + 0.9 gradients long
 
 
-def test_the_moving_average_is_its_formula():
-    recipe = Recipe(epochs=1, batch_size=8, ema_decay=0.9, ema_every=2)
+def averaged(**numbers):
+    """The weights after every step, the trainer at the end, and the kept weights after every epoch."""
+    recipe = Recipe(batch_size=8, ema_decay=0.99, ema_every=2, schedule="cosine", **numbers)
     trainer = Trainer(small_net(), source(recipe), recipe=recipe, seed=0, world=world())
-    average = None
-    for images, labels in trainer.source.train_batches(1, start=0):
-        trainer.train_step(images, labels)
-        weight = trainer.model[0].weight.detach().clone()
-        if trainer.step % 2 == 0:  # torch starts the average at the first update
-            average = weight if average is None else 0.9 * average + 0.1 * weight
-    torch.testing.assert_close(trainer.best_guess[0].weight, average)
-    assert not torch.equal(average, weight)
+    seen, kept = [], []
+    for epoch in range(1, recipe.epochs + 1):
+        for images, labels in trainer.source.train_batches(epoch, start=0):
+            trainer.train_step(images, labels)
+            seen.append(trainer.model[0].weight.detach().clone())
+        kept.append(trainer.best_guess[0].weight.detach().clone())
+        trainer.start_next_epoch()
+    return seen, kept
+
+
+def test_the_moving_average_is_its_formula():
+    seen, kept = averaged(epochs=1)
+    share = 0.01 * 8 * 2 / 1  # of the newest weights: (1 - decay) · batch size · steps between updates / epochs
+    torch.testing.assert_close(kept[0], (1 - share) * seen[1] + share * seen[3])
+    assert not torch.equal(kept[0], seen[-1])
+
+
+def test_the_moving_average_forgets_the_warm_up():
+    seen, kept = averaged(epochs=2, warmup_epochs=1)  # five batches in an epoch, updates after steps 2, 4, 6, 8, 10
+    share = 0.01 * 8 * 2 / 2
+    assert torch.equal(kept[0], seen[4])  # no average yet, so the weights themselves
+    later = (1 - share) * seen[5] + share * seen[7]
+    torch.testing.assert_close(kept[1], (1 - share) * later + share * seen[9])
+
+
+def test_the_published_decay_is_that_of_the_bcos_package():
+    # 1 - 2e-5 · 1024 · 32 / 600: what its trainer makes of 0.99998 (bcos.training.trainer, as torchvision's references)
+    assert decay_per_update(RECIPES["bcos-imagenet-long"]) == pytest.approx(0.998907733, abs=1e-9)
+    assert decay_per_update(Recipe(epochs=1, ema_decay=0.9)) == 0  # never negative
 
 
 def test_evaluation_is_in_eval_mode_and_leaves_training_mode():
@@ -369,12 +405,14 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines(capsys, monkeypatch):
 
     assert show() == "epoch 1/2\n"
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("scs_eval.training.progress.REFRESH_SECONDS", 0)
     shown = show()
     assert "epoch 1/2" in shown
     assert "loss 1.500  accuracy 25.0%" in shown
     assert "images/s" in shown
+    assert "-:--:--" in shown  # the time left, unknown after one batch
+    assert "\u2501" in shown or "\u2578" in shown  # the bar itself
 
 
 # --- what can go wrong
@@ -396,6 +434,9 @@ def test_the_guard_names_the_parameter_whose_gradient_blew_up_first():
     assert huge.has_diverged()
     assert huge.culprit() == "b"
     assert watch((math.inf, [1.0] * 3)).has_diverged()
+    creeping = watch(*[(2.0 * 1.5**k, [1.2**k, 1.5**k, 1.0]) for k in range(25)])
+    assert creeping.has_diverged()  # by its loss: no gradient was ever far above its mean
+    assert creeping.culprit() == "b"
 
 
 def test_signals_are_noted_once_and_handlers_restored():
@@ -424,10 +465,23 @@ def test_an_unusable_device_is_named():
 
 
 def test_seeds_differ_between_epochs_batches_and_ranks():
-    seeds = {derive_seed(*numbers) for numbers in [(0, 1), (1, 0), (0, 1, 0), (0, 1, 1), (0, 1, 1, 0), (0, 1, 1, 1)]}
-    # numpy's SeedSequence fills up with zeros, so only trailing zeros may coincide, and no caller mixes lengths.
-    assert len(seeds) == 4
+    # (seed, epoch) orders the images and (seed, epoch, batch + 1, rank) mixes a batch: numpy's SeedSequence fills up
+    # with zeros, so a batch 0 of rank 0 would draw what the order was drawn from.
+    numbers = [(0, 1), (1, 0), (0, 1, 1, 0), (0, 1, 1, 1), (0, 1, 2, 0), (1, 1, 1, 0)]
+    seeds = {derive_seed(*each) for each in numbers}
+    assert len(seeds) == len(numbers)
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_a_batch_does_not_draw_what_ordered_the_epoch(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(torch, "manual_seed", drawn.append)
+    recipe = Recipe(epochs=1, batch_size=8)
+    trainer = Trainer(small_net(), source(recipe), recipe=recipe, seed=3, world=world())
+    drawn.clear()
+    trainer.train_step(*next(trainer.source.train_batches(1, start=0)))
+    assert drawn == [derive_seed(3, 1, 1, 0)]
+    assert derive_seed(3, 1) not in drawn
 
 
 # --- weights of a twin
@@ -463,8 +517,14 @@ def test_weights_of_another_network_are_refused(tmp_path):
     save_file({"some.weight": torch.zeros(2, 2)}, tmp_path / "other.safetensors")
     (tmp_path / "broken.safetensors").write_bytes(b"nonsense")
     model = create_model("rohrer68k_scs")
-    with pytest.raises(InputError, match="no weight that fits"):
-        inherit_weights(model, tmp_path / "other.safetensors")
+    for other in ("rohrer100k_conv", "rohrer25k_conv"):
+        weights = {name: value.contiguous() for name, value in create_model(other).state_dict().items()}
+        save_file(weights, tmp_path / f"{other}.safetensors")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    for name in ("other", "rohrer100k_conv", "rohrer25k_conv"):  # the last two have a bias in common with it
+        with pytest.raises(InputError, match=r"no weight that fits \d of the 4 kernels"):
+            inherit_weights(model, tmp_path / f"{name}.safetensors")
+    assert before.keys() == model.state_dict().keys()
     for name in ("broken", "missing"):
         with pytest.raises(InputError, match="expected safetensors weights"):
             inherit_weights(model, tmp_path / f"{name}.safetensors")

@@ -24,6 +24,7 @@ from scs_eval.cli.main import cli
 from scs_eval.errors import InputError
 from scs_eval.models import registry
 from scs_eval.models.layers import SCS2d
+from scs_eval.training.cluster import ClusterTask
 from scs_eval.training.distributed import World
 from scs_eval.training.folder import FolderSource, repeated_order
 from scs_eval.training.guard import DivergedError
@@ -359,7 +360,87 @@ def test_a_gradient_that_blows_up_stops_the_run_and_is_named(tmp_path):
     assert all(value.isfinite().all() for value in state["model"].values())
 
 
+def test_a_signal_to_the_readers_of_a_folder_loses_nothing(folder, tmp_path):
+    """A scheduler signals the whole group of processes, also those that read images."""
+    out = tmp_path / "run"
+    sizes = ("--image-size", "32", "--eval-resize", "36", "--eval-size", "32", "--workers", "2")
+    arguments = options(out, "--data", str(folder), "--epochs", "40", *sizes)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *arguments],
+        env={**os.environ, "STEP_SECONDS": "0.3"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    wait_for(lambda: (out / "records.csv").exists() and (out / "records.csv").read_text().count("\n") == 2, process)
+    time.sleep(0.5)
+    os.killpg(process.pid, signal.SIGTERM)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (143, f"Stopped; go on with: scs-eval train --resume --out {out}\n")
+    state = torch.load(out / "checkpoint.pt", weights_only=True)
+    assert (state["epoch"], state["batch"]) >= (2, 1)
+
+
+def test_a_run_killed_while_it_evaluates_keeps_its_epoch(whole, tmp_path, monkeypatch):
+    def killed(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("scs_eval.training.session.evaluate", killed)
+        with pytest.raises(KeyboardInterrupt):
+            train(job(tmp_path / "run", settings={"norms_per_batch": True}))
+    state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+    assert (state["epoch"], state["batch"]) == (1, STEPS)
+    assert run(["train", "--resume", "--out", str(tmp_path / "run")]).exit_code == 0
+    assert_same_run(tmp_path / "run", whole[0])
+
+
 # --- what is refused before the first epoch
+
+
+def test_only_one_process_trains_in_a_directory(tmp_path):
+    out = tmp_path / "run"
+    process = start(out)
+    wait_for(lambda: (out / "records.csv").exists(), process)
+    before = (out / "run.json").read_bytes()
+    for more in ("--resume", "--overwrite"):
+        with pytest.raises(InputError, match="another process is training in"):
+            run(options(out, "--norms-per-batch", more))
+    assert (out / "run.json").read_bytes() == before
+    process.kill()
+    process.communicate()
+    assert run(options(out, "--norms-per-batch", "--resume")).exit_code == 0  # a dead process holds nothing
+
+
+def test_a_request_that_cannot_be_met_leaves_the_old_run_alone(whole, folder, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(whole[0], out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    weights = out / "tiny_scs.safetensors"
+    for more, message in (
+        (["--data", "cifar11"], "expected cifar10 or a folder"),
+        (["--init-from", str(tmp_path / "none.safetensors")], "expected safetensors weights"),
+        (["--init-from", str(weights)], "lies in --out"),
+        (["--data", str(folder)], "tiny_scs cannot take 224×224 pixels; set --image-size"),
+        (["--seed", "-1"], "seed: expected 0 or more"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run(options(out, "--overwrite", *more))
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_finished_run_is_not_taken_for_another(whole, tmp_path):
+    out = tmp_path / "tiny_scs"
+    shutil.copytree(whole[0], out)
+    with pytest.raises(InputError, match="begun with epochs=4, not 50"):
+        run(options(out, "--resume", "--epochs", "50"))
+    with pytest.raises(InputError, match="begun with model=tiny_scs, not tiny_blowing"):
+        run(["train", "--model", "tiny_blowing", "--resume", "--out", str(out)])
+    command = ["zoo", "train", "tiny_scs", "--out", str(tmp_path), "--batch-size", "8", "--epochs"]
+    assert run([*command, "4"]).output == "1 models match, 1 of them are finished.\n"
+    assert "tiny_scs was finished with epochs=4, not 50; another --out trains it so" in run([*command, "50"]).output
+    (out / "tiny_scs.safetensors").rename(tmp_path / "moved")
+    with pytest.raises(InputError, match="a finished run but not its weights"):
+        run(options(out, "--resume"))
+    assert len(rows(out / "records.csv")) == 4
 
 
 def test_an_occupied_directory_is_not_overwritten(whole, tmp_path):
@@ -372,6 +453,7 @@ def test_an_occupied_directory_is_not_overwritten(whole, tmp_path):
     assert (done.exit_code, done.output) == (0, f"{out / 'tiny_scs.safetensors'}\n")
     assert (out / "tiny_scs.safetensors").read_bytes() == before
     (out / "tiny_scs.safetensors").unlink()
+    (out / "checkpoint.pt").touch()  # as if it had been cut off
     with pytest.raises(InputError, match="unfinished run; --resume goes on"):
         run(options(out))
     with pytest.raises(InputError, match=r"begun with lr=0\.01, not 0\.5"):
@@ -527,7 +609,7 @@ def test_the_zoo_skips_what_is_finished_continues_and_outlives_a_failure(tmp_pat
     assert "tiny_broken: failed: this network cannot be built" in done.output
     assert {path.parent.name for path in tmp_path.rglob("*.safetensors")} == {"tiny_scs", "tiny_blowing"}
     stamp = (tmp_path / "tiny_scs" / "tiny_scs.safetensors").stat().st_mtime_ns
-    (tmp_path / "tiny_blowing" / "tiny_blowing.safetensors").unlink()
+    shutil.rmtree(tmp_path / "tiny_blowing")
     again = run(["zoo", "train", "tiny_scs,tiny_blow*", *command[3:]])
     assert again.exit_code == 0
     assert again.output.startswith("2 models match, 1 of them are finished.")
@@ -557,12 +639,11 @@ def test_without_submitit_the_cluster_says_how_to_get_it(tmp_path, monkeypatch):
 
 
 def test_a_cluster_gets_one_job_a_model(tmp_path, monkeypatch):
-    submitit = pytest.importorskip("submitit")
     submitted = []
 
     class Executor:
-        def __init__(self, folder, cluster):
-            assert (folder, cluster) == (tmp_path / "submitit", "slurm")
+        def __init__(self, folder, cluster, slurm_max_num_timeout):
+            assert (folder, cluster, slurm_max_num_timeout) == (tmp_path / "submitit", "slurm", 1000)
 
         def update_parameters(self, **parameters):
             assert parameters == {"name": "scs-eval", "slurm_partition": "gpu", "timeout_min": 90}
@@ -571,7 +652,7 @@ def test_a_cluster_gets_one_job_a_model(tmp_path, monkeypatch):
             submitted.append(task)
             return type("Job", (), {"job_id": str(len(submitted))})
 
-    monkeypatch.setattr(submitit, "AutoExecutor", Executor)
+    monkeypatch.setattr("submitit.AutoExecutor", Executor)
     chosen = ("--cluster-option", "slurm_partition=gpu", "--cluster-option", "timeout_min=90")
     numbers = ("--epochs", "1", "--batch-size", "8")
     done = run(["zoo", "train", "tiny_*", "--out", str(tmp_path), "--cluster", "slurm", *chosen, *numbers])
@@ -581,3 +662,45 @@ def test_a_cluster_gets_one_job_a_model(tmp_path, monkeypatch):
     submitted[0]()  # as after a preemption
     assert (tmp_path / "tiny_scs" / "tiny_scs.safetensors").exists()
     assert submitted[0].checkpoint().function is submitted[0]
+
+
+def test_a_job_whose_time_is_up_saves_and_hands_the_signal_on(tmp_path, monkeypatch):
+    """submitit waits for SIGUSR2 and queues the job again; a signal that only ends it makes it a failure."""
+    handed, step = [], Trainer.train_step
+    previous = signal.signal(signal.SIGUSR2, lambda number, _: handed.append(number))
+
+    def interrupted(self, images, labels):
+        step(self, images, labels)
+        if self.step == 3:
+            os.kill(os.getpid(), stop_by)
+
+    monkeypatch.setattr(Trainer, "train_step", interrupted)
+    try:
+        stop_by = signal.SIGUSR2
+        task = ClusterTask(job(tmp_path / "run"))
+        task()
+        assert handed == [signal.SIGUSR2]
+        state = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+        assert (state["epoch"], state["batch"]) == (1, 3)
+        task()
+        assert (tmp_path / "run" / "tiny_scs.safetensors").exists()
+        stop_by = signal.SIGTERM
+        with pytest.raises(InterruptedError, match="SIGTERM stopped the training of tiny_scs"):
+            ClusterTask(job(tmp_path / "other"))()
+    finally:
+        signal.signal(signal.SIGUSR2, previous)
+
+
+def test_submitit_trains_on_this_machine(folder, tmp_path):
+    """The package itself, with processes of this machine instead of SLURM."""
+    sizes = ("--image-size", "32", "--eval-resize", "36", "--eval-size", "32", "--workers", "0")
+    numbers = ("--data", str(folder), "--batch-size", "8", "--epochs", "2", *sizes)
+    done = run(["zoo", "train", "rohrer25k_conv", "--out", str(tmp_path), "--cluster", "local", *numbers])
+    assert done.exit_code == 0, done.output
+    assert done.output.splitlines()[-1] == str(tmp_path / "submitit")
+    weights = tmp_path / "rohrer25k_conv" / "rohrer25k_conv.safetensors"
+    end = time.monotonic() + 60
+    while not weights.exists():
+        assert time.monotonic() < end, "\n".join(log.read_text() for log in (tmp_path / "submitit").glob("*_log.*"))
+        time.sleep(0.1)
+    assert len(rows(tmp_path / "rohrer25k_conv" / "records.csv")) == 2

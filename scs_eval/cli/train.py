@@ -75,7 +75,8 @@ def command(
 ) -> None:
     """Train a model; records, checkpoints and the final weights go to one directory.
 
-    On several GPUs: torchrun --nproc-per-node 4 -m scs_eval train …
+    On several GPUs: torchrun --nproc-per-node 4 -m scs_eval train …; BatchNorm then takes the means of each
+    process's share of a batch. On several machines --out must be a folder that all of them see.
     """
     if resume and overwrite:
         raise InputError("--resume and --overwrite contradict each other; choose one")

@@ -12,7 +12,7 @@ from scs_eval.cli.train import given, say, training_options
 from scs_eval.errors import InputError
 from scs_eval.training.job import Job, plan_job
 from scs_eval.training.recipe import Recipe
-from scs_eval.training.workspace import Workspace
+from scs_eval.training.workspace import Workspace, read_run
 
 
 @click.group()
@@ -25,7 +25,11 @@ def command() -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path), default="results/train", show_default=True, help="A folder each"
 )
-@click.option("--cluster", type=click.Choice(["slurm", "local"]), help="Submit one job a model, through submitit.")
+@click.option(
+    "--cluster",
+    type=click.Choice(["slurm", "local"]),
+    help="Submit one job a model by submitit, all at once.",
+)
 @click.option("--cluster-option", multiple=True, metavar="KEY=VALUE", help="For submitit, such as slurm_partition=gpu.")
 @training_options
 @click.pass_context
@@ -52,20 +56,30 @@ def train_command(
 
 def _plan(context: click.Context, pattern: str, out: Path, recipe_name: str | None) -> list[Job]:
     """The jobs that are left to do."""
-    from scs_eval.models.registry import list_models
-
-    names = list(dict.fromkeys(name for part in pattern.split(",") for name in list_models(part.strip())))
-    if not names:
-        raise InputError(f"no model matches {pattern!r}; `scs-eval models` lists them")
-    unfinished = [name for name in names if not Workspace(out / name).finished]
-    say(f"{len(names)} models match, {len(names) - len(unfinished)} of them are finished.")
     settings, overrides = given(context, Job), given(context, Recipe)
-    return [
+    jobs = [
         plan_job(
             model=name, out=out / name, recipe_name=recipe_name, settings=settings, overrides=overrides, resume=True
         )
-        for name in unfinished
+        for name in _names(pattern)
     ]
+    finished = [job for job in jobs if Workspace(job.out).finished]
+    say(f"{len(jobs)} models match, {len(finished)} of them are finished.")
+    for job in finished:
+        if Workspace(job.out).begun and (other := job.difference(read_run(job.out))):
+            say(f"{job.model} was finished with {other}; another --out trains it so", err=True)
+    return [job for job in jobs if job not in finished]
+
+
+def _names(pattern: str) -> list[str]:
+    """What the patterns match; a name that the list leaves out, such as rohrer100k_scs_p=2, stands for itself."""
+    from scs_eval.models.registry import canonical_name, list_models
+
+    parts = [part.strip() for part in pattern.split(",")]
+    names = [list_models(part) if set(part) & set("*?[") else [canonical_name(part)] for part in parts]
+    if not any(names):
+        raise InputError(f"no model matches {pattern!r}; `scs-eval models` lists them")
+    return list(dict.fromkeys(name for some in names for name in some))
 
 
 def _train_here(jobs: list[Job]) -> None:

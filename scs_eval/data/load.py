@@ -14,6 +14,7 @@ from scs_eval.data.cifar10 import CLASSES, read_cifar10
 from scs_eval.data.folder import list_images, read_folder, split_folder
 from scs_eval.data.image_data import ImageData
 from scs_eval.data.sample import read_sample, sample_classes
+from scs_eval.data.scaling import scaled
 from scs_eval.errors import InputError
 
 NAMES = ("sample", "cifar10")
@@ -59,8 +60,8 @@ def load_data(
         name = f"cifar10:{split}"
         return _pick(images, labels, np.arange(len(labels)), classes=CLASSES, source=name, n=n, seed=seed, size=size)
     folder = split_folder(_folder(source), split)
-    scaled = {"size": size, "resize": resize}
-    return read_folder(folder, n=n, seed=seed, skip_bad=skip_bad, num_classes=num_classes, **scaled)
+    sizes = {"size": size, "resize": resize}
+    return read_folder(folder, n=n, seed=seed, skip_bad=skip_bad, num_classes=num_classes, **sizes)
 
 
 def count_classes(source: str | Path) -> int:
@@ -84,18 +85,12 @@ def _pick(
     chosen = choose(labels, n=n, seed=seed)
     pixels = torch.from_numpy(images[chosen]).float().div_(255)
     return ImageData(
-        images=pixels if size is None else _resize(pixels, size),
+        images=pixels if size is None else scaled(pixels, size),
         labels=torch.from_numpy(labels[chosen]),
         classes=classes,
         indices=torch.from_numpy(indices[chosen]),
         source=source,
     )
-
-
-def _resize(pixels: torch.Tensor, size: int) -> torch.Tensor:
-    # The weights add up to 1 only up to rounding, hence the clamp.
-    scaled = torch.nn.functional.interpolate(pixels, (size, size), mode="bilinear", antialias=True)
-    return scaled.clamp_(0, 1)
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:

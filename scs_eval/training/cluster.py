@@ -1,11 +1,17 @@
 """Jobs on a cluster through submitit: SLURM, or processes of this machine."""
 
+import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scs_eval.errors import InputError
 from scs_eval.training.job import Job
+from scs_eval.training.signals import REQUEUE
+
+DEFAULTS = {"name": "scs-eval", "timeout_min": 24 * 60}  # submitit's own limit is five minutes
+REQUEUES = 1000  # as often as the time runs out: every attempt goes on where the one before stopped
 
 
 @dataclass(frozen=True)
@@ -15,10 +21,18 @@ class ClusterTask:
     job: Job
 
     def __call__(self) -> None:
-        """Train, or go on where an earlier attempt was cut off."""
+        """Train, or go on where an earlier attempt was cut off.
+
+        When the time is up, `train` finishes the batch, saves and returns; the signal then goes on to submitit.
+        """
         from scs_eval.training.run import train
 
-        train(self.job, resume=True)
+        stopped_by = train(self.job, resume=True).stopped_by
+        if stopped_by in REQUEUE:
+            os.kill(os.getpid(), stopped_by)
+        elif stopped_by:
+            name = signal.Signals(stopped_by).name
+            raise InterruptedError(f"{name} stopped the training of {self.job.model}; the same command goes on")
 
     def checkpoint(self) -> Any:
         """Queue the same task again; its directory knows how far it got."""
@@ -28,14 +42,26 @@ class ClusterTask:
 
 
 def submit(jobs: list[Job], *, cluster: str, logs: Path, parameters: dict[str, Any]) -> list[str]:
-    """Submit one job a model and return their ids; parameters are submitit's, such as slurm_partition."""
+    """Submit one job a model and return their ids; parameters are submitit's, such as slurm_partition.
+
+    Jobs of this machine all start at once and see all its GPUs, unless the parameters say otherwise.
+    """
     try:
         from submitit import AutoExecutor
     except ImportError as error:
         raise InputError("--cluster needs submitit: pip install 'scs-eval[cluster]'") from error
-    executor = AutoExecutor(folder=logs, cluster=cluster)
+    executor = AutoExecutor(folder=logs, cluster=cluster, **{f"{cluster}_max_num_timeout": REQUEUES})
     try:
-        executor.update_parameters(name="scs-eval", **parameters)
+        executor.update_parameters(**{**DEFAULTS, **_gpus(cluster), **parameters})
     except (NameError, TypeError, AssertionError) as error:
         raise InputError(f"submitit refuses the cluster options: {error}") from error
     return [executor.submit(ClusterTask(job)).job_id for job in jobs]
+
+
+def _gpus(cluster: str) -> dict[str, int]:
+    """submitit hides the GPUs of this machine from its jobs unless some are asked for."""
+    if cluster != "local":
+        return {}
+    import torch
+
+    return {"gpus_per_node": torch.cuda.device_count()}

@@ -14,6 +14,7 @@ from scs_eval.errors import InputError
 from scs_eval.training.distributed import World
 from scs_eval.training.randomness import generator
 from scs_eval.training.recipe import Recipe
+from scs_eval.training.signals import ignore_stop_signals
 
 EVAL_BATCH = 100
 
@@ -33,6 +34,7 @@ class FolderSource:
         if self.train.classes != self.test.classes:
             raise InputError(f"expected the same class folders for training and evaluation in {root}, got others")
         self.num_classes = len(self.train.classes)
+        self.sizes: tuple[int, ...] = recipe.image_size, recipe.eval_size
         self.steps = len(self.train) // recipe.batch_size
         if self.steps == 0:
             raise InputError(f"batch_size: expected at most the {len(self.train)} images, got {recipe.batch_size}")
@@ -54,7 +56,13 @@ class FolderSource:
 
     def _load(self, dataset: "_Seeded", batches: list[list[tuple[int, int]]]) -> Iterator[tuple[Tensor, Tensor]]:
         pinned = self.world.device.type == "cuda"
-        loader = DataLoader(dataset, batch_sampler=batches, num_workers=self.workers, pin_memory=pinned)
+        loader = DataLoader(
+            dataset,
+            batch_sampler=batches,
+            num_workers=self.workers,
+            pin_memory=pinned,
+            worker_init_fn=ignore_stop_signals if self.workers else None,
+        )
         for images, labels in loader:
             images = images.to(self.world.device, memory_format=torch.channels_last, non_blocking=pinned)
             yield images, labels.to(self.world.device, non_blocking=pinned)

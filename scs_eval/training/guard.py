@@ -20,6 +20,7 @@ class Guard:
         self.worst_loss = torch.tensor(0.0, device=device)
         self.total = torch.zeros(len(names), device=device)
         self.bad_since = torch.full((len(names),), -1, device=device)
+        self.growth = torch.zeros(len(names), device=device)  # the largest gradient, in its mean until then
         self.broken = torch.tensor(False, device=device)
 
     def watch(self, loss: Tensor, gradients: Tensor) -> None:
@@ -29,7 +30,9 @@ class Guard:
         self.worst_loss = torch.maximum(self.worst_loss, loss)  # a NaN stays
         finite = gradients.isfinite()
         self.broken |= ~finite.all()
-        exploded = ~finite | (gradients * self.steps > LIMIT * self.total)  # never in the first step, if it is finite
+        growth = gradients * self.steps / self.total.clamp(min=torch.finfo(self.total.dtype).tiny)
+        exploded = ~finite | (growth > LIMIT)  # never in the first step, if it is finite
+        self.growth = torch.maximum(self.growth, growth)
         self.bad_since = torch.where(exploded & (self.bad_since < 0), self.steps, self.bad_since)
         self.total += torch.where(finite, gradients, 0)
         self.steps += 1
@@ -42,7 +45,10 @@ class Guard:
         """The parameter whose gradient blew up first; of several in one step the one nearest to the output.
 
         A gradient that is not finite makes those of all earlier layers so, hence the last of them is where it began.
+        Where only the loss exploded, it is the parameter whose gradient grew most.
         """
+        if (self.bad_since < 0).all():
+            return self.names[int(self.growth.argmax())]
         since = torch.where(self.bad_since < 0, torch.iinfo(torch.int64).max, self.bad_since).tolist()
         first = min(since)
         return [name for name, step in zip(self.names, since, strict=True) if step == first][-1]

@@ -28,14 +28,24 @@ def inherit_weights(model: nn.Module, checkpoint: Path) -> Inheritance:
     """Transplant the kernels of a twin into the model, and copy what else has the same name and shape."""
     weights = _read(checkpoint)
     kernels = transplant(weights, model)
-    if not kernels:
-        raise InputError(f"{checkpoint} has no weight that fits this model by name and shape; is it of its twin?")
+    _refuse_stranger(model, kernels, checkpoint)
     own = model.state_dict()
     others = [name for name, value in own.items() if name not in kernels and _fits(weights.get(name), value)]
     for name in others:
         own[name].copy_(weights[name])
     carried = [*kernels, *others]
     return Inheritance(checkpoint, carried, [name for name in own if name not in carried])
+
+
+def _refuse_stranger(model: nn.Module, carried: list[str], checkpoint: Path) -> None:
+    """Raise unless every kernel but the classifier's came over: half a network from elsewhere is nobody's intention."""
+    kernels = [name for name, value in model.named_parameters() if value.ndim > 1 and name.endswith("weight")]
+    missing = [name for name in kernels[:-1] if name not in carried]
+    if missing:
+        raise InputError(
+            f"{checkpoint} has no weight that fits {len(missing)} of the {len(kernels)} kernels of this model by name "
+            f"and shape, such as {missing[0]}; is it of its twin?"
+        )
 
 
 def _fits(value: Tensor | None, own: Tensor) -> bool:

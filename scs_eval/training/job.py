@@ -31,6 +31,12 @@ class Job:
     norms_per_batch: Annotated[bool, "Record every layer's weight norm after every batch."] = False
     checkpoint_every: Annotated[int, "Save every so many batches, and not only after every epoch."] = 0
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that mean nothing."""
+        for name in ("seed", "workers", "checkpoint_every"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name}: expected 0 or more, got {getattr(self, name)}")
+
     @property
     def weights(self) -> Path:
         """Where the final weights go."""
@@ -47,12 +53,16 @@ class Job:
         same = {name: getattr(self, name) for name in SETTINGS}
         return {**same, "data_dir": str(self.data_dir) if self.data_dir else None}
 
+    def difference(self, recorded: dict[str, Any]) -> str:
+        """In what the run recorded in the output directory is another one; empty if in nothing."""
+        for name, was, wanted in _differences(recorded, self.identity()):
+            return f"{name}={was}, not {wanted}"
+        return ""
+
     def refuse_unless_same(self, recorded: dict[str, Any]) -> None:
         """Raise if the run recorded in the output directory is another one."""
-        for name, was, wanted in _differences(recorded, self.identity()):
-            raise InputError(
-                f"{self.out} was begun with {name}={was}, not {wanted}: leave that out, or begin again with --overwrite"
-            )
+        if other := self.difference(recorded):
+            raise InputError(f"{self.out} was begun with {other}: leave that out, or begin again with --overwrite")
 
 
 def plan_job(

@@ -72,8 +72,8 @@ def report_progress(*, name: str, steps: int, step: int, batch_size: int, quiet:
     if quiet or not console.is_terminal:
         yield SilentReporter() if quiet else LineReporter()
         return
+    console.print(f"{name}: {steps:,} batches of {batch_size}", highlight=False)  # beside the bar there is no room
     columns = (
-        TextColumn(name),
         BarColumn(),
         TextColumn("{task.fields[numbers]}"),
         TimeRemainingColumn(elapsed_when_finished=True),

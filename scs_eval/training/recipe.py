@@ -24,7 +24,7 @@ class Recipe:
     loss: Annotated[Literal["ce", "bce"], "Cross-entropy, or binary cross-entropy on one-hot targets."] = "ce"
     soft_negatives: Annotated[bool, "bce: train the wrong classes towards 1/C instead of 0."] = False
     agc: Annotated[float, "Adaptive gradient clipping at this share of the weight norm; 0 is off."] = 0.0
-    ema_decay: Annotated[float, "Decay of a moving average of the weights, which then is what is kept; 0 is off."] = 0.0
+    ema_decay: Annotated[float, "Decay of a kept moving average of the weights, per image and epoch; 0 is off."] = 0.0
     ema_every: Annotated[int, "Steps between two updates of the moving average."] = 32
     flip: Annotated[bool, "Mirror every second image, at random."] = True
     crop_padding: Annotated[int, "In-memory data: zero padding before the random crop."] = 4

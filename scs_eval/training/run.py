@@ -2,9 +2,11 @@
 
 import shlex
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch import nn
 
 from scs_eval.errors import InputError
 from scs_eval.models.registry import create_model
@@ -25,29 +27,44 @@ def train(job: Job, *, resume: bool = False, overwrite: bool = False) -> Outcome
     with join_world(job.device) as world:
         _refuse_impossible(job, world)
         workspace = Workspace(job.out)
-        if resume and workspace.finished and not overwrite:
-            return Outcome(job.weights, None)
-        if world.is_main:
-            workspace.prepare(resume=resume, overwrite=overwrite)
-        world.any(False)  # nobody reads the directory before it is ready
-        recorded = read_run(job.out) if workspace.begun else {}
-        if recorded:
+        recorded = read_run(job.out) if workspace.begun and not overwrite else {}
+        if resume and recorded:
             job.refuse_unless_same(recorded)
-        state = load_checkpoint(job.out)
-        trainer = _make_trainer(job, world, fresh=state is None)
-        workspace.check_space(needed=bytes_needed(trainer, norms_per_batch=job.norms_per_batch))
-        about = _describe(job, world, command=recorded.get("command"))
-        return Session(job, trainer, about=about).complete(state)
+        if resume and workspace.finished:
+            return Outcome(job.weights, None)
+        with workspace.held(resume=resume, overwrite=overwrite) if world.is_main else nullcontext():
+            world.any(False)  # nobody reads the directory before it is ready
+            state = None if overwrite else load_checkpoint(job.out)
+            trainer = _make_trainer(job, world, fresh=state is None)
+            workspace.check_space(needed=bytes_needed(trainer, norms_per_batch=job.norms_per_batch))
+            if overwrite and world.is_main:  # not before all that can be refused has been checked
+                workspace.clear()
+            about = _describe(job, world, command=recorded.get("command"))
+            return Session(job, trainer, about=about).complete(state)
 
 
 def _make_trainer(job: Job, world: World, *, fresh: bool) -> Trainer:
     source = open_data(job, world)
     model = create_model(job.model, num_classes=source.num_classes, seed=job.seed)
+    for size in source.sizes:
+        _refuse_size(model, size, name=job.model)
     if job.init_from and fresh:
         inheritance = inherit_weights(model, job.init_from)
         if world.is_main:
             print(inheritance, flush=True)
     return Trainer(model, source, recipe=job.recipe, seed=job.seed, world=world, amp=job.amp, compiled=job.compile)
+
+
+def _refuse_size(model: nn.Module, size: int, *, name: str) -> None:
+    """Raise unless the model can take images of size × size pixels."""
+    model.eval()
+    try:
+        with torch.inference_mode():
+            model(torch.full((1, 3, size, size), 0.5))
+    except RuntimeError as error:
+        raise InputError(f"{name} cannot take {size}×{size} pixels; set --image-size and --eval-size") from error
+    finally:
+        model.train()
 
 
 def _refuse_impossible(job: Job, world: World) -> None:
@@ -57,6 +74,8 @@ def _refuse_impossible(job: Job, world: World) -> None:
         raise InputError(f"--amp computes in bfloat16, which {torch.cuda.get_device_name()} cannot; leave it out")
     if job.recipe.batch_size % world.size:
         raise InputError(f"batch_size: expected a multiple of {world.size} processes, got {job.recipe.batch_size}")
+    if job.init_from and job.init_from.resolve().parent == job.out.resolve():
+        raise InputError(f"--init-from {job.init_from} lies in --out, which is for the run's own files; choose another")
 
 
 def _describe(job: Job, world: World, *, command: str | None) -> dict[str, Any]:

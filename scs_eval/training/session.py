@@ -86,6 +86,7 @@ class Session:
             if stopping:
                 return True
         self._count_seconds()
+        self._save()  # an evaluation can be long, and the end of a job's time does not wait for it
         return False
 
     def _look_due(self) -> bool:
@@ -99,7 +100,8 @@ class Session:
             layer, _, parameter = trainer.guard.culprit().rpartition(".")
             raise DivergedError(
                 f"{self.job.model} ran away in epoch {trainer.epoch}, batch {trainer.batch}: the gradient of layer "
-                f"{layer} ({parameter}) blew up first; last good checkpoint: {self.saved}; try a smaller --lr"
+                f"{layer} ({parameter}) blew up first; last good checkpoint: {self.saved}; "
+                "begin again with --overwrite and a smaller --lr"
             )
         return self.world.any(stop.signal_number > 0)
 

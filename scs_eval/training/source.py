@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scs_eval.data.scaling import scaled
 from scs_eval.errors import InputError
 from scs_eval.training.augment import crop_flip, to_unit
 from scs_eval.training.distributed import World
@@ -21,6 +22,7 @@ class Source(Protocol):
 
     num_classes: int
     steps: int  # batches in an epoch
+    sizes: tuple[int, ...]  # sides of the images that networks see, in training and in evaluation
 
     def train_batches(self, epoch: int, *, start: int) -> Iterator[tuple[Tensor, Tensor]]:
         """The augmented batches of an epoch from number `start` on; the same whenever the epoch is repeated."""
@@ -34,7 +36,7 @@ class ArraySource:
 
     The draws of a whole epoch are made at once from (seed, epoch). All processes make the same draws and take
     their share of each batch, so the batches do not depend on the number of processes. The images left over after
-    the last whole batch sit this epoch out.
+    the last whole batch sit this epoch out. A network for larger images, `size` pixels on a side, gets them enlarged.
     """
 
     def __init__(
@@ -46,12 +48,14 @@ class ArraySource:
         recipe: Recipe,
         seed: int,
         world: World,
+        size: int | None = None,
     ) -> None:
         _refuse_folder_options(recipe)
         self.num_classes = num_classes
         self.recipe, self.seed, self.world = recipe, seed, world
         self.images, self.labels = (torch.from_numpy(part).to(world.device) for part in train)
         self.test_images, self.test_labels = (torch.from_numpy(part).to(world.device) for part in test)
+        self.sizes: tuple[int, ...] = (size or self.images.shape[-1],)
         self.steps = len(self.images) // recipe.batch_size
         if self.steps == 0:
             raise InputError(f"batch_size: expected at most the {len(self.images)} images, got {recipe.batch_size}")
@@ -65,13 +69,16 @@ class ArraySource:
             crops = crop_flip(
                 self.images[chosen], padding=self.recipe.crop_padding, offsets=offsets[chosen], flips=flips[chosen]
             )
-            yield to_unit(crops), self.labels[chosen]
+            yield self._enlarged(to_unit(crops)), self.labels[chosen]
 
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """In order, as they are."""
         mine = self.world.share(torch.arange(len(self.test_images), device=self.world.device))
         for chosen in mine.split(EVAL_BATCH):
-            yield to_unit(self.test_images[chosen]), self.test_labels[chosen]
+            yield self._enlarged(to_unit(self.test_images[chosen])), self.test_labels[chosen]
+
+    def _enlarged(self, images: Tensor) -> Tensor:
+        return images if images.shape[-1] == self.sizes[0] else scaled(images, self.sizes[0])
 
     def _draws(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
         count, stream = len(self.images), generator(self.seed, epoch)

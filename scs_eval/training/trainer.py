@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from scs_eval.models.layers import constrain_
+from scs_eval.training.averaging import WeightAverage
 from scs_eval.training.clipping import clip_adaptively
 from scs_eval.training.distributed import World
 from scs_eval.training.guard import Guard
@@ -43,7 +43,7 @@ class Trainer:
         self.source, self.recipe, self.seed, self.world, self.amp = source, recipe, seed, world, amp
         self.optimizer = make_optimizer(recipe, model)
         self.schedule = make_schedule(recipe, self.optimizer, steps_per_epoch=source.steps)
-        self.average = self._make_average()
+        self.average = WeightAverage(self.model, recipe) if recipe.ema_decay else None
         self.mix = make_mixing(recipe, num_classes=source.num_classes)
         self.forward = self._wrap(compiled)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -59,11 +59,11 @@ class Trainer:
     @property
     def best_guess(self) -> nn.Module:
         """The model to evaluate and to keep: the averaged one where the recipe averages."""
-        return self.model if self.average is None else self.average.module
+        return self.average.module if self.average and self.average.begun else self.model
 
     def train_step(self, images: Tensor, labels: Tensor) -> None:
         """One update from this process's share of a batch."""
-        torch.manual_seed(derive_seed(self.seed, self.epoch, self.batch, self.world.rank))
+        torch.manual_seed(derive_seed(self.seed, self.epoch, self.batch + 1, self.world.rank))  # 0: the epoch's order
         images, targets = (images, labels) if self.mix is None else self.mix(images, labels)
         with torch.autocast(self.world.device.type, dtype=torch.bfloat16, enabled=self.amp):
             logits = self.forward(images)
@@ -88,7 +88,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
-            "average": None if self.average is None else self.average.state_dict(),
+            "average": None if self.average is None else self.average.averaged.state_dict(),
             "tally": self.tally.state_dict(),
         }
 
@@ -99,7 +99,7 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         if self.average is not None:
-            self.average.load_state_dict(state["average"])
+            self.average.averaged.load_state_dict(state["average"])
         self.tally.load_state_dict(state["tally"])
 
     def _observe(self, loss: Tensor, logits: Tensor, targets: Tensor) -> None:
@@ -114,13 +114,8 @@ class Trainer:
         self.schedule.step()
         constrain_(self.model)
         self.batch += 1
-        if self.average is not None and self.step % self.recipe.ema_every == 0:
-            self.average.update_parameters(self.model)
-
-    def _make_average(self) -> AveragedModel | None:
-        if not self.recipe.ema_decay:
-            return None
-        return AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(self.recipe.ema_decay), use_buffers=True)
+        if self.average is not None:
+            self.average.update(self.model, epoch=self.epoch, step=self.step)
 
     def _wrap(self, compiled: bool) -> Callable[[Tensor], Tensor]:
         module = self.model if self.world.size == 1 else DistributedDataParallel(self.model)

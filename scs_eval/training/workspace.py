@@ -1,7 +1,10 @@
 """The output directory of a run: what is in it, whether it may be used, and whether it can be written."""
 
 import json
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +30,14 @@ class Workspace:
         """Whether a run started here."""
         return (self.directory / "run.json").exists()
 
-    def prepare(self, *, resume: bool, overwrite: bool) -> None:
-        """Make the directory ready, or say why it cannot be used."""
-        if overwrite:
-            self._clear()
-        elif self.finished:
-            raise InputError(f"{self.directory} holds a finished run; choose another --out, or --overwrite")
-        elif self.begun and not resume:
-            raise InputError(f"{self.directory} holds an unfinished run; --resume goes on, --overwrite begins again")
+    @contextmanager
+    def held(self, *, resume: bool, overwrite: bool) -> Iterator[None]:
+        """Keep the directory for this process, or say why it cannot be used."""
+        if not overwrite:
+            self._refuse_occupied(resume=resume)
         self._try_writing()
+        with _locked(self.directory):
+            yield
 
     def check_space(self, *, needed: int) -> None:
         """Raise if the disk cannot hold the run."""
@@ -43,9 +45,20 @@ class Workspace:
         if free < needed:
             raise InputError(f"{self.directory} needs {needed / 1e6:,.0f} MB free, there are {free / 1e6:,.0f} MB")
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Remove the files of an earlier run, and no others."""
         for path in (*(self.directory / name for name in FILES), *self.directory.glob("*.safetensors")):
             path.unlink(missing_ok=True)
+
+    def _refuse_occupied(self, *, resume: bool) -> None:
+        if self.finished:
+            raise InputError(f"{self.directory} holds a finished run; choose another --out, or --overwrite")
+        if not self.begun:
+            return
+        if not resume:
+            raise InputError(f"{self.directory} holds an unfinished run; --resume goes on, --overwrite begins again")
+        if read_run(self.directory).get("finished") and not (self.directory / "checkpoint.pt").exists():
+            raise InputError(f"{self.directory} holds a finished run but not its weights; --overwrite trains anew")
 
     def _try_writing(self) -> None:
         try:
@@ -55,6 +68,27 @@ class Workspace:
             probe.unlink()
         except OSError as error:
             raise InputError(f"{self.directory} cannot be written: {error.strerror}; choose another --out") from error
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the directory's lock, which the system takes back from a process that dies; where it has no locks, go on."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InputError(f"another process is training in {directory}; choose another --out, or wait for it") from error
+    except OSError:  # a file system without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def read_run(directory: Path) -> dict[str, Any]:
