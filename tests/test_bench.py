@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from compare import close
 
 from scs_eval.analyses.result import load_result
-from scs_eval.benchmarks import attacks, explanations, layers, run, startup
+from scs_eval.benchmarks import attacks, explanations, layers, loading, run, startup
 from scs_eval.benchmarks import contest as contest_module
 from scs_eval.benchmarks.contest import Growth, Settings, Target, contest, grow
 from scs_eval.benchmarks.peers import plain_twin, published_cnn9, published_resnet20
@@ -182,7 +182,7 @@ def test_twin_has_the_same_kernels():
 
 def test_every_suite_has_a_command_line_name():
     assert set(command.SUITES) == set(run.SUITES)
-    assert {layers.SUITE, attacks.SUITE, explanations.SUITE, startup.SUITE} == set(run.SUITES)
+    assert {suite.SUITE for suite in (layers, loading, attacks, explanations, startup)} == set(run.SUITES)
 
 
 def test_threads_are_put_back():

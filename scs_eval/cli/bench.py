@@ -8,7 +8,7 @@ import click
 
 from scs_eval.cli.output import choose_out, finish, out_option
 
-SUITES = ("layers", "attacks", "explanations", "startup")
+SUITES = ("layers", "loading", "attacks", "explanations", "startup")
 BUSY = 0.5  # processes beside ours from which timings are not to be trusted
 
 
