@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 
 import numpy as np
@@ -267,6 +268,28 @@ def test_a_trainer_does_what_a_plain_loop_does():
     for ours, plain in zip(trainer.model.parameters(), net.parameters(), strict=True):
         # The fused kernel and the memory layout round otherwise, and Adam divides by small roots: 1e-5 of weights ~0.1.
         torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_a_compiled_or_mixed_precision_run_goes_through_torch(monkeypatch):
+    """That torch is asked for it: compilers and bfloat16 are not everywhere."""
+    asked = []
+
+    def compiled(module):
+        asked.append(("compile", type(module).__name__))
+        return module
+
+    class Autocast(nullcontext):
+        def __init__(self, device, *, dtype, enabled):
+            super().__init__()
+            asked.append((device, dtype, enabled))
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    monkeypatch.setattr(torch, "autocast", Autocast)
+    recipe = Recipe(epochs=1, batch_size=8)
+    trainer = Trainer(small_net(), source(recipe), recipe=recipe, seed=3, world=world(), amp=True, compiled=True)
+    trainer.train_step(*next(trainer.source.train_batches(1, start=0)))
+    assert asked == [("compile", "Sequential"), ("cpu", torch.bfloat16, True)]
+    assert trainer.model[0].weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_scs_weights_are_put_back_within_their_limits_after_every_step():

@@ -504,21 +504,26 @@ def test_a_full_disk_or_an_unwritable_directory_is_found_before_the_first_epoch(
 
 
 def test_two_processes_train_what_one_does_at_the_same_global_batch(tmp_path):
+    """Also after a signal to torchrun, which hands it to both, and a resumption."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     # Plain SGD: Adam divides by the root of the gradient's square and would magnify rounding without bound.
     more = ("--optimizer", "sgd", "--lr", "0.05", "--device", "cpu")
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [sys.executable, *launch, str(script), *options(tmp_path / "two", *more)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command = [sys.executable, *launch, str(script), *options(tmp_path / "two", *more)]
+    slow = {**os.environ, "OMP_NUM_THREADS": "1", "STEP_SECONDS": "0.2"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    cut = subprocess.Popen(command, env=slow, **pipes)
+    records = tmp_path / "two" / "records.csv"
+    wait_for(lambda: records.exists() and records.read_text().count("\n") == 2, cut)
+    time.sleep(0.3)  # into the second epoch, which takes a second
+    cut.terminate()
+    said, errors = cut.communicate(timeout=60)
+    assert f"Stopped; go on with: scs-eval train --resume --out {tmp_path / 'two'}" in errors
+    assert torch.load(tmp_path / "two" / "checkpoint.pt", weights_only=True)["epoch"] == 2
+    done = subprocess.run([*command, "--resume"], env={**slow, "STEP_SECONDS": "0"}, timeout=120, check=False, **pipes)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 5  # only one process talks
+    assert len((said + done.stdout).splitlines()) == 5  # only one process talks
     assert run(options(tmp_path / "one", *more)).exit_code == 0
     two, one = (load_file(tmp_path / name / "tiny_scs.safetensors") for name in ("two", "one"))
     for name, value in one.items():

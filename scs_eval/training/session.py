@@ -124,18 +124,18 @@ class Session:
         return test
 
     def _begin(self) -> None:
-        if not self.world.is_main:
-            return
-        write_json(self.job.out / "run.json", {**self.about, "finished": False})
-        self.logbook.begin()
+        if self.world.is_main:
+            write_json(self.job.out / "run.json", {**self.about, "finished": False})
+            self.logbook.begin()
         self._save()
 
     def _save(self) -> None:
-        """Write the checkpoint; in the main process alone, as all processes hold the same state."""
+        """Write the checkpoint; in the main process alone, but all of them have a part in it."""
         self.saved = f"{self.job.out / FILE} (epoch {self.trainer.epoch}, batch {self.trainer.batch})"
+        state = self.trainer.state_dict()
         if self.world.is_main:
             self.logbook.flush()
-            save_checkpoint(self.job.out, self.trainer.state_dict())
+            save_checkpoint(self.job.out, state)
 
     def _count_seconds(self) -> None:
         now = time.monotonic()

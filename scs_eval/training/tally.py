@@ -13,7 +13,7 @@ class Tally:
 
     def __init__(self, parameters: int, *, device: torch.device) -> None:
         self.loss = torch.tensor(0.0, device=device)
-        self.correct = torch.tensor(0, device=device)
+        self.correct = torch.tensor(0.0, device=device)
         self.gradients = torch.zeros(parameters, device=device)
         self.batches = 0
         self.images = 0
@@ -38,9 +38,13 @@ class Tally:
         sums = world.sum(torch.stack([self.loss, self.correct])).tolist()
         return sums[0] / (self.batches * world.size), sums[1] / (self.images * world.size)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything, for a checkpoint in the middle of an epoch."""
-        return dict(vars(self))
+    def state_dict(self, world: World) -> dict[str, Any]:
+        """Everything, for a checkpoint in an epoch, which all processes go on from: so the mean of theirs.
+
+        Gradients are the same in all of them.
+        """
+        loss, correct = world.sum(torch.stack([self.loss, self.correct])) / world.size
+        return {**vars(self), "loss": loss, "correct": correct}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""

@@ -81,7 +81,10 @@ class Trainer:
         self.tally = Tally(len(self.parameters), device=self.world.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the run depends on; its random numbers depend on seed, epoch and batch alone."""
+        """Everything that the rest of the run depends on; its random numbers depend on seed, epoch and batch alone.
+
+        All processes must ask for it together.
+        """
         return {
             "epoch": self.epoch,
             "batch": self.batch,
@@ -89,7 +92,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "average": None if self.average is None else self.average.averaged.state_dict(),
-            "tally": self.tally.state_dict(),
+            "tally": self.tally.state_dict(self.world),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
