@@ -22,10 +22,10 @@ MARK = style.RED
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """Pictures (N, H, W, 3 or 4) under a title; a caption below each, if there are any."""
+    """N pictures (H, W, 3 or 4), of one size or not, under a title; a caption below each, if there are any."""
 
     title: str
-    pictures: np.ndarray
+    pictures: np.ndarray | Sequence[np.ndarray]
     captions: Sequence[str] = ()
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROWS = SHOWN
-FINE = 6  # pixels of a picture for each of the map, so that a frame can be thin
+FINE, SHARP = 6, 600  # pixels of a picture for each of a map, so that a frame can be thin; a picture's side will do
 WHISKERS = (5, 95)  # percentiles
 DASHES = ("-", "--", ":", "-.")
 
@@ -50,6 +50,7 @@ class Example(NamedTuple):
     scores: np.ndarray
     names: Sequence[str]
     side: int
+    smooth: int
 
 
 def boxes(found: Sequence[Box], *, title: str, ax: "Axes | None" = None) -> "Figure":
@@ -141,28 +142,36 @@ def _legend(found: Sequence[Box]) -> str:
 
 
 def examples(rows: Sequence[Example]) -> "Figure":
-    """For each model and method one grid, and beside it the map of each class, its cell framed."""
+    """For each model and method one grid, of whatever size, and beside it the map of each class, its cell framed."""
     cells = rows[0].side ** 2
     shared = all(list(row.names) == list(rows[0].names) for row in rows)
-    pictures = np.stack([np.kron(row.image, np.ones((1, FINE, FINE))).transpose(1, 2, 0) for row in rows])
-    columns = [Column(title="grid", pictures=pictures)]
+    columns = [Column(title="grid", pictures=[_enlarged(row.image.transpose(1, 2, 0)) for row in rows])]
     for cell in range(cells):
-        maps = np.stack([_framed(row, cell) for row in rows])
+        maps = [_framed(row, cell) for row in rows]
         words = [
             f"{100 * row.scores[cell]:.0f} %" if shared else f"{row.names[cell]} {100 * row.scores[cell]:.0f} %"
             for row in rows
         ]
         columns.append(Column(title=rows[0].names[cell] if shared else "", pictures=maps, captions=words))
+    each = ["smoothed" if row.smooth > 1 else "not smoothed" for row in rows]
+    mixed = len(set(each)) > 1  # coarse maps are not smoothed: then every row says what was done
+    texts = [f"{row.text}, {done}" if mixed else row.text for row, done in zip(rows, each, strict=True)]
     note = (
-        "Maps as they are scored: summed over channels, smoothed.\nEach has its own scale. "
+        f"Maps as they are scored: summed over channels{'' if mixed else f', {each[0]}'}.\nEach has its own scale. "
         "Framed: the cell of the class; below,\nwhich share of the positive part lies in it."
     )
-    return Grid(columns=columns, note=note, texts=[row.text for row in rows]).draw()
+    return Grid(columns=columns, note=note, texts=texts).draw()
+
+
+def _enlarged(picture: np.ndarray) -> np.ndarray:
+    """(H, W, C), each pixel a square; a large picture needs none."""
+    fine = max(1, min(FINE, SHARP // len(picture)))
+    return np.kron(picture, np.ones((fine, fine, 1)))
 
 
 def _framed(row: Example, cell: int) -> np.ndarray:
     """The signed map in colours, enlarged, with a frame round the right cell."""
-    picture = np.kron(signed(row.maps[cell][None])[0], np.ones((FINE, FINE, 1)))
+    picture = _enlarged(signed(row.maps[cell][None])[0])
     size = picture.shape[0] // row.side
     top, left, width = cell // row.side * size, cell % row.side * size, max(2, picture.shape[0] // 45)
     frame = np.zeros(picture.shape[:2], dtype=bool)
@@ -172,9 +181,10 @@ def _framed(row: Example, cell: int) -> np.ndarray:
     return picture
 
 
-def curves(found: Sequence[tuple[str, str, pd.DataFrame]], *, floor: float, pixels: int) -> "Figure":
+def curves(found: Sequence[tuple[str, str, pd.DataFrame]], *, floor: float) -> "Figure":
     """The score over how many of the strongest pixels count, for (name, model, curve)."""
     seen: dict[str, int] = {}
+    sizes = sorted({int(curve["pixels"].iloc[-1]) for _, _, curve in found})  # each curve ends with all pixels
     with style.drawing(None, height=3.0) as ax:
         ends: list[style.End] = []
         for name, model, curve in found:
@@ -185,10 +195,10 @@ def curves(found: Sequence[tuple[str, str, pd.DataFrame]], *, floor: float, pixe
             ax.fill_between(curve["pixels"], 100 * curve["low"], 100 * curve["high"], color=colour, alpha=0.15, lw=0)
             ends.append((float(curve["pixels"].iloc[-1]), 100 * float(curve["score"].iloc[-1]), name, colour))
         ax.axhline(100 * floor, color=style.GREY, lw=0.7, ls="--", zorder=0)
-        ends.append((float(pixels), 100 * floor, f"chance {100 * floor:.1f}", style.GREY))
+        ends.append((float(sizes[-1]), 100 * floor, f"chance {100 * floor:.1f}", style.GREY))
         first = min(float(curve["pixels"].iloc[0]) for _, _, curve in found)
-        ax.set(xscale="log", xlim=(first, pixels), ylim=(0, 102))
-        ax.set_xlabel(f"strongest pixels that count, of {pixels:,}")
+        ax.set(xscale="log", xlim=(first, sizes[-1]), ylim=(0, 102))
+        ax.set_xlabel(f"strongest pixels that count, of {' or '.join(f'{size:,}' for size in sizes)}")
         ax.set_ylabel("positive attribution\nin the right cell, %")
         style.label_ends(ax, ends)
         return style.figure_of(ax)

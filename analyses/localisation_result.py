@@ -229,7 +229,7 @@ def _figures(results: Sequence[LocalisationResult]) -> dict[str, "Figure"]:
     figures = {"figure": _boxes(results), **_examples(results)}
     if any(result.top is not None for result in results):
         curves = [(f"{one.model} {one.method}", one.model, one.curve()) for one in results if one.top is not None]
-        figures["top"] = drawn.curves(curves, floor=1 / results[0].side ** 2, pixels=int(results[0].top_counts[-1]))
+        figures["top"] = drawn.curves(curves, floor=1 / results[0].side ** 2)
     for method in dict.fromkeys(result.method for result in results):
         if points := _swept([one for one in results if one.method == method]):
             figures["sweep" if "sweep" not in figures else f"sweep-{method}"] = drawn.sweep(points)
@@ -267,5 +267,5 @@ def _examples(results: Sequence[LocalisationResult]) -> dict[str, "Figure"]:
 def _example(one: LocalisationResult, grid: int) -> drawn.Example:
     return drawn.Example(
         text=f"{one.model}\n{one.method}", image=one.images[grid], maps=one.maps[grid], scores=one.scores[grid],
-        names=[one.classes[target] for target in one.targets[grid]], side=one.side,
+        names=[one.classes[target] for target in one.targets[grid]], side=one.side, smooth=one.smooth,
     )  # fmt: skip

@@ -303,6 +303,35 @@ def test_figures() -> None:
     assert "examples-2" in many.figures()
 
 
+def larger(factor: int) -> LocalisationResult:
+    """The same game with larger images."""
+    images = IMAGES.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
+    return localisation(Painter(), images, LABELS, grids(), classes=CLASSES, method="ixg", label="large", top=0.1)
+
+
+def test_models_of_different_input_sizes_share_their_figures() -> None:
+    figures = compare([play(top=0.1), larger(3)], label="sizes").figures()
+    sizes = [frame.images[0].get_array().shape[0] for frame in figures["examples"].axes[0].child_axes if frame.images]
+    assert {6 * 16, 6 * 48} <= set(sizes)  # enlarged, so that a frame can be thin
+    assert figures["top"].axes[0].get_xlim()[1] == 48**2
+    assert figures["top"].axes[0].get_xlabel().endswith("of 256 or 2,304")
+
+
+def test_large_pictures_are_not_enlarged() -> None:
+    figure = larger(28).figures()["examples"]
+    assert figure.axes[0].child_axes[0].images[0].get_array().shape[:2] == (448, 448)
+
+
+def test_examples_say_what_is_smoothed() -> None:
+    fine, coarse = play(smooth=3, label="a"), play(smooth=1, label="b")
+    both = texts(compare([replace(fine, model="a"), replace(coarse, model="b")], label="both").figures()["examples"])
+    assert "a\nixg, smoothed" in both
+    assert "b\nixg, not smoothed" in both
+    assert "over channels." in both
+    assert "over channels, smoothed." in texts(fine.figures()["examples"])
+    assert "over channels, not smoothed." in texts(coarse.figures()["examples"])
+
+
 SWEEP = [("bcos_cnn9_b=2.5", 2.5, 0.7, 35), ("bcos_cnn9", 2.0, 0.5, 37), ("bcos_cnn9_b=1", 1.0, 0.1, 38)]
 
 
