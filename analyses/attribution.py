@@ -50,7 +50,7 @@ def attribute(model: nn.Module, images: Tensor, targets: Tensor, *, method: str 
     check_images(images)
     with evaluating(model), torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # captum's, about hooks and gradients that it puts back itself
-        _check_answer(model, images, targets, gradient=chosen.gradient, method=method)
+        check_answer(model, images, targets, gradient=chosen.gradient, method=method)
         like = next(model.parameters(), images)
         moved = images.detach().to(like.device, like.dtype), targets.detach().long().to(device_of(model))
         parts = zip(*(tensor.split(IMAGES_AT_ONCE if chosen.cheap else FEW_AT_ONCE) for tensor in moved), strict=True)
@@ -69,7 +69,7 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
-def _check_answer(model: nn.Module, images: Tensor, targets: Tensor, *, gradient: bool, method: str) -> None:
+def check_answer(model: nn.Module, images: Tensor, targets: Tensor, *, gradient: bool, method: str) -> None:
     """Raise unless the model gives finite logits for such images, `targets` are among them and gradients exist."""
     if targets.shape != images.shape[:1] or targets.is_floating_point() or targets.dtype == torch.bool:
         raise InputError(f"expected {len(images)} targets as whole numbers, got {targets.dtype} {tuple(targets.shape)}")

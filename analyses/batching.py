@@ -37,6 +37,16 @@ def in_halves(count: int, size: int, work: Callable[[slice], T]) -> Iterator[tup
             torch.cuda.empty_cache()
 
 
+def at_once(work: Callable[[slice], Tensor], count: int, *, units: int) -> Tensor:
+    """`work` on 0 … count at once; in halves when memory runs out and this is one unit of the caller's.
+
+    Of several units the caller takes fewer, and does not try as many again.
+    """
+    if units > 1:
+        return work(slice(0, count))
+    return torch.cat([found for _, found in in_halves(count, count, work)])
+
+
 def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether memory ran out, on any device, also where another error says so in its own words."""
     while error is not None:
@@ -48,17 +58,23 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     return False
 
 
-def fitting(model: nn.Module, images: Tensor) -> int:
-    """How many times `images` fit into our share of the free memory together with what their gradient needs."""
-    return max(1, min(MOST, int(SHARE * free_memory(device_of(model)) // (2 * footprint(model, images)))))
+def fitting(model: nn.Module, image: Tensor, *, each: int = 1) -> int:
+    """How many times `each` copies of an image (1, 3, H, W) and what their gradients need fit into our share.
+
+    Only one goes through the network, so that what it takes to find out fits wherever one image does.
+    """
+    room = SHARE * free_memory(device_of(model))
+    return max(1, min(MOST, int(room // (2 * each * footprint(model, image)))))
 
 
 def footprint(model: nn.Module, images: Tensor) -> int:
-    """Bytes that a forward pass of these images keeps for the backward pass."""
+    """Bytes that a forward pass of these images keeps for the backward pass, besides the network's own."""
     kept: dict[int, int] = {}
+    own = {parameter.data_ptr() for parameter in model.parameters()}
 
     def keep(tensor: Tensor) -> Tensor:
-        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        if tensor.data_ptr() not in own:
+            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
         return tensor
 
     with (

@@ -12,13 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scs_eval.analyses.batching import is_out_of_memory
-from scs_eval.analyses.layer_maps import UnsuitableError, last_convolution
-from scs_eval.analyses.many_classes import class_gradients, pixel_maps
+from scs_eval.analyses.batching import at_once, is_out_of_memory
+from scs_eval.analyses.layer_maps import UnsuitableError, activation_and_gradient, last_convolution
+from scs_eval.analyses.many_classes import class_gradients_at, pixel_maps
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.models.decomposition import decompose
 
 LAYER_METHODS = ("gradcam", "normgrad")
+# Their maps are 0 wherever the logit does not depend on the image: in DiFull a cell alone gives all there is.
+BY_CELL = ("grad", "ixg", "intgrad", "smoothgrad", "guided-backprop", "deeplift", "wx")
 BY_CHANCE = ("lime", "rise")  # ask for probabilities and not for logits
 SETTINGS = ("grid", "difull", "dipart")
 
@@ -32,9 +34,10 @@ class Disconnected(nn.Module):
         self.model, self.side, self.layer = model, side, layer
 
     def forward(self, grids: Tensor) -> Tensor:
-        """One pass for all heads."""
+        """One pass for all heads; of one grid's cells fewer at once when memory runs out."""
         if self.layer is None:
-            return self.model(tiles(grids, self.side)).view(len(grids), -1)
+            cells = tiles(grids, self.side)
+            return at_once(lambda part: self.model(cells[part]), len(cells), units=len(grids)).view(len(grids), -1)
         handle = self.model.get_submodule(self.layer).register_forward_hook(self._cut)
         try:
             return self.model(grids).view(len(grids), -1)
@@ -82,35 +85,60 @@ def disconnected_maps(
     with evaluating(heads), torch.enable_grad():
         like = next(heads.parameters(), grids)
         grids, targets = grids.detach().to(like.device, like.dtype), targets.long().to(device_of(heads))
-        with torch.no_grad():
-            classes = heads(grids[:1]).shape[1] // heads.side**2
-        outputs = targets + classes * torch.arange(heads.side**2, device=targets.device)
-        maps = _of_all_heads(heads, grids, outputs, method=method, seed=seed, encoded=encoded)
+        if heads.layer is None and method in (*BY_CELL, *LAYER_METHODS):
+            maps = _of_cells(heads, grids, targets, method=method, seed=seed, encoded=encoded)
+        else:
+            maps = _of_all_heads(heads, grids, targets, method=method, seed=seed, encoded=encoded)
     if not maps.isfinite().all():
         raise UnsuitableError(f"{method} gives NaN or infinity on this network")
     return maps.detach()
 
 
+def _of_cells(heads: Disconnected, grids: Tensor, targets: Tensor, *, method: str, seed: int, encoded: bool) -> Tensor:
+    """DiFull: every cell is asked about its own class, all cells in one batch."""
+    model, cells, classes = heads.model, tiles(grids, heads.side), targets.flatten()
+    if method in BY_CELL:
+        options: dict[str, Any] = {"method": method, "seed": seed, "encoded": encoded}
+        maps = at_once(
+            lambda part: pixel_maps(model, cells[part], classes[part, None], **options), len(cells), units=len(grids)
+        )
+        return _in_own_cell(maps, heads.side)[:, :, 0]
+    layer = last_convolution(model, cells[:1], method=method)
+    found = at_once(
+        lambda part: torch.stack(activation_and_gradient(model, layer, cells[part], classes[part]), 1),
+        len(cells),
+        units=len(grids),
+    )
+    activation, gradients = untiled(found[:, 0], heads.side), _in_own_cell(found[:, 1], heads.side)
+    return _layer_maps(activation, gradients, grids, method=method)
+
+
+def _in_own_cell(cells: Tensor, side: int) -> Tensor:
+    """(G·n², C, h, w) of cells to (G, n², C, n·h, n·w): the k-th is 0 but in the k-th cell."""
+    own = cells.unflatten(0, (-1, side**2))
+    spread = own.new_zeros(len(own), side**2, *own.shape[1:])
+    spread[:, range(side**2), range(side**2)] = own
+    return untiled(spread.flatten(0, 2), side).unflatten(0, (-1, side**2))
+
+
 def _of_all_heads(
-    heads: Disconnected, grids: Tensor, outputs: Tensor, *, method: str, seed: int, encoded: bool
+    heads: Disconnected, grids: Tensor, targets: Tensor, *, method: str, seed: int, encoded: bool
 ) -> Tensor:
     """All at once: a class of the k-th head is the output k · classes + class."""
+    with torch.no_grad():
+        classes = heads(grids[:1]).shape[1] // heads.side**2
+    outputs = targets + classes * torch.arange(heads.side**2, device=targets.device)
     if method in LAYER_METHODS:
-        return _layer_maps(heads, grids, outputs, method=method)
+        return _layer_maps(*_of_layer(heads, grids, outputs, method=method), grids, method=method)
     if method in BY_CHANCE:
         return heads.side**2 * pixel_maps(Chances(heads), grids, outputs, method=method, seed=seed)
-    if method == "wx":
-        maps = decompose(heads, grids, outputs).contributions.sum(2)
-    elif method in ("grad", "ixg"):
-        gradients, start = class_gradients(heads, grids, outputs, encoded=encoded)
-        maps = (gradients if method == "grad" else gradients * start[:, None]).sum(2)
-    else:
-        maps = pixel_maps(heads, grids, outputs, method=method, seed=seed, encoded=encoded)
-    return maps if len(maps) == len(grids) else untiled(maps, heads.side)  # an encoding runs cell by cell
+    if method == "wx":  # the heads' biases are not those of one network, so what is left over says nothing
+        return decompose(heads, grids, outputs).contributions.sum(2)
+    return pixel_maps(heads, grids, outputs, method=method, seed=seed, encoded=encoded)
 
 
-def _layer_maps(heads: Disconnected, grids: Tensor, outputs: Tensor, *, method: str) -> Tensor:
-    """Grad-CAM and NormGrad of the last convolution's output over the whole grid, put together if it ran by cells."""
+def _of_layer(heads: Disconnected, grids: Tensor, outputs: Tensor, *, method: str) -> tuple[Tensor, Tensor]:
+    """DiPart: the last convolution's output (G, C, h, w) and its gradients (G, n², C, h, w)."""
     layer, kept = last_convolution(heads.model, tiles(grids[:1], heads.side)[:1], method=method), []
 
     def keep(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
@@ -122,15 +150,16 @@ def _layer_maps(heads: Disconnected, grids: Tensor, outputs: Tensor, *, method: 
         logits = heads(grids.detach().clone().requires_grad_())
     finally:
         handle.remove()
-    whole = (lambda part: part) if heads.layer is not None else (lambda part: untiled(part, heads.side))
-    activation, maps = whole(kept[-1].detach()), []
-    for each in outputs.unbind(1):
-        gradient = whole(torch.autograd.grad(logits.gather(1, each[:, None]).sum(), kept[-1], retain_graph=True)[0])
-        if method == "gradcam":
-            maps.append((gradient.mean((2, 3), keepdim=True) * activation).sum(1).clamp(min=0))
-        else:
-            maps.append(activation.norm(dim=1) * gradient.norm(dim=1))
-    return F.interpolate(torch.stack(maps, 1), grids.shape[2:], mode="bilinear", align_corners=False)
+    return kept[-1].detach(), torch.stack(class_gradients_at(logits, kept[-1], outputs), 1)
+
+
+def _layer_maps(activation: Tensor, gradients: Tensor, grids: Tensor, *, method: str) -> Tensor:
+    """Grad-CAM and NormGrad over whole grids, from activation (G, C, h, w) and gradients (G, n², C, h, w)."""
+    if method == "gradcam":
+        maps = (gradients.mean((3, 4), keepdim=True) * activation[:, None]).sum(2).clamp(min=0)
+    else:
+        maps = activation.norm(dim=1)[:, None] * gradients.norm(dim=2)
+    return F.interpolate(maps, grids.shape[2:], mode="bilinear", align_corners=False)
 
 
 def _last_map(model: nn.Module, grid: Tensor, side: int) -> str:

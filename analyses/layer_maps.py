@@ -26,7 +26,7 @@ def normgrad(model: nn.Module, images: Tensor, targets: Tensor, seed: int = 0) -
     It is the norm of what the place adds to the gradient of a 1×1 convolution set to the identity behind the layer.
     """
     layer = last_convolution(model, images[:1], method="normgrad")
-    activation, gradient = _activation_and_gradient(model, layer, images, targets)
+    activation, gradient = activation_and_gradient(model, layer, images, targets)
     return _upsampled(activation.norm(dim=1, keepdim=True) * gradient.norm(dim=1, keepdim=True), images)
 
 
@@ -66,7 +66,7 @@ def _convolutions(model: nn.Module, image: Tensor) -> tuple[list[tuple[nn.Module
             handle.remove()
 
 
-def _activation_and_gradient(
+def activation_and_gradient(
     model: nn.Module, layer: nn.Module, images: Tensor, targets: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The layer's output (N, K, h, w) and the gradient of the target logits with respect to it."""

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.attribution import attribute, find_method
+from scs_eval.analyses.attribution import check_answer, find_method
 from scs_eval.analyses.batching import fitting, in_halves
-from scs_eval.analyses.disconnected import LAYER_METHODS, SETTINGS, Disconnected, disconnect, disconnected_maps
+from scs_eval.analyses.disconnected import LAYER_METHODS, SETTINGS, Disconnected, disconnect, disconnected_maps, tiles
 from scs_eval.analyses.game_grids import Grids, compose, places_of
 from scs_eval.analyses.inputs import check_images, check_labels, logits_of
 from scs_eval.analyses.localisation_result import LocalisationResult
@@ -97,15 +97,15 @@ def localisation(
         smooth = 1 if method in COARSE or setting != "grid" else default_smooth(size)
     counts = _top_counts(top, (grids.side * size) ** 2)
     first = compose(images, places[:1], side=grids.side)
-    attribute(model, images[:1], labels[:1], method=method, seed=seed)  # raises now what would be raised later
+    options: dict[str, Any] = {"method": method, "seed": seed, "encoded": protocol == "bcos-v2"}
+    _try(model, images[:1], labels[:1], options)
     seen = _seen(model, first, size, len(classes), setting=setting, look=look, stride=stride)
-    options = {"method": method, "seed": seed, "encoded": protocol == "bcos-v2"}
     heads = None if setting == "grid" else disconnect(model, first, side=grids.side, setting=setting)
     maps_of = _maps_of(model, heads, seen, options)
     score = _scorer(protocol, side=grids.side, smooth=smooth, counts=counts)
     if batch_size is None:
-        network, cells = heads or model, grids.side**2
-        batch_size = from_first(lambda: _batch_size(network, first, seen, method=method, classes=cells))
+        cells = grids.side**2
+        batch_size = from_first(lambda: _batch_size(model, heads, first, seen, method=method, cells=cells))
     settings: dict[str, Any] = {
         "device": str(device_of(model)), "seed": seed, "protocol": protocol, "setting": setting, "look": str(seen),
         "smooth": smooth, "top": top, "method": method, "side": grids.side,
@@ -163,6 +163,14 @@ def _check(
     return images.shape[2]
 
 
+def _try(model: nn.Module, image: Tensor, label: Tensor, options: dict[str, Any]) -> None:
+    """Raise now what would be raised later: of one image, because it needs less memory than a grid."""
+    method = options["method"]
+    with evaluating(model), torch.enable_grad():
+        check_answer(model, image, label, gradient=find_method(method).gradient, method=method)
+    pixel_maps(model, image, label[:, None], **options)
+
+
 def _b_of(model: nn.Module) -> float | None:
     """The exponent of a B-cos network, if all its layers have the same."""
     found = {float(module.b) for module in model.modules() if isinstance(module, BcosConv2d | BcosLinear)}
@@ -216,17 +224,24 @@ def _scorer(
     return score
 
 
-def _batch_size(network: nn.Module, grid: Tensor, seen: Windows | str, *, method: str, classes: int) -> int:
-    """How many grids fit: a grid is its windows, and unless the method shares passes it is there for every class.
+def _batch_size(
+    model: nn.Module, heads: Disconnected | None, grid: Tensor, seen: Windows | str, *, method: str, cells: int
+) -> int:
+    """How many grids fit: a grid is its windows or cells, and there for every class unless the method shares passes.
 
     Of methods that take many passes for a grid only a few at once, so that the bar moves and little is lost.
     """
     if method in MAPS:
         return 1  # they go image by image anyway
-    fits = fitting(network, grid if isinstance(seen, str) else seen.cut(grid))
-    shared = (*SHARED, *LAYER_METHODS) if isinstance(network, Disconnected) else SHARED
-    fits = fits if method in shared else fits // classes
-    return max(1, fits if find_method(method).cheap else min(FEW, fits))
+    shared = (*SHARED, *LAYER_METHODS) if heads is not None else SHARED
+    if heads is not None and heads.layer is None:
+        fits = fitting(model, tiles(grid, heads.side)[:1], each=cells)  # a cell is asked about one class
+    elif isinstance(seen, Windows):
+        windows = seen.cut(grid)
+        fits = fitting(model, windows[:1], each=len(windows) * (1 if method in shared else cells))
+    else:
+        fits = fitting(heads or model, grid, each=1 if method in shared else cells)
+    return fits if find_method(method).cheap else min(FEW, fits)
 
 
 def _play(

@@ -1,8 +1,8 @@
 """The maps of several classes of one image, from one forward pass where the method allows it.
 
-Gradients, input × gradient, integrated gradients and W(x)⊙x share the forward pass among the classes, and each class
-costs a backward pass; occlusion, RISE and LIME ask about all classes at once. Other methods get the image once for
-every class, all in one batch.
+Gradients, input × gradient, integrated gradients, SmoothGrad and W(x)⊙x share the forward passes among the classes,
+and each class costs a backward pass; occlusion, RISE and LIME ask about all classes at once. Other methods get the
+image once for every class, all in one batch.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scs_eval.analyses.attribution import INTGRAD_STEPS, attribute, pixel_contributions
-from scs_eval.analyses.batching import in_halves
+from scs_eval.analyses.attribution import (
+    INTGRAD_STEPS,
+    SMOOTHGRAD_SAMPLES,
+    SMOOTHGRAD_SIGMA,
+    attribute,
+    pixel_contributions,
+)
+from scs_eval.analyses.batching import at_once
 from scs_eval.analyses.layer_maps import UnsuitableError, classifier
 from scs_eval.analyses.perturbation import MAPS, several_classes
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.models.decomposition import decompose
 from scs_eval.models.layers import AddInverse
 
-SHARED = ("grad", "ixg", "intgrad", "wx", "rollout", *MAPS)  # methods that share forward passes among the classes
+SHARED = ("grad", "ixg", "intgrad", "smoothgrad", "wx", "rollout", *MAPS)  # classes share their forward passes
 
 
 def pixel_maps(
@@ -51,6 +57,8 @@ def _maps(model: nn.Module, images: Tensor, targets: Tensor, *, method: str, see
         return (gradients if method == "grad" else gradients * start[:, None]).sum(2)
     if method == "intgrad":
         return _integrated(model, images, targets, encoded=encoded)
+    if method == "smoothgrad":
+        return _smoothgrad(model, images, targets, seed=seed)
     if method in MAPS:
         return images.shape[1] * several_classes(method, model, images, targets, seed)  # the same in every channel
     if method == "gradcam" and encoded and (last := classifier(model, images[:1])) is not None:
@@ -69,9 +77,7 @@ def _repeated(model: nn.Module, images: Tensor, targets: Tensor, *, method: str,
     def some(part: slice) -> Tensor:
         return attribute(model, repeated[part], classes[part], method=method, seed=seed).sum(1)
 
-    whole = len(images) > 1  # then the caller can halve
-    parts = [some(slice(None))] if whole else [maps for _, maps in in_halves(count, count, some)]
-    return torch.cat(parts).unflatten(0, (-1, count))
+    return at_once(some, len(repeated), units=len(images)).unflatten(0, (-1, count))
 
 
 def class_gradients(
@@ -82,7 +88,7 @@ def class_gradients(
         x = (images if encoded and _encodings(model) else images * scale).detach().requires_grad_()
         logits = model(x)
         start = taps[0] if taps else x
-        gradients = _gradients(logits, start, targets)
+        gradients = class_gradients_at(logits, start, targets)
     return torch.stack(gradients, 1), start.detach() / scale
 
 
@@ -95,6 +101,14 @@ def _integrated(model: nn.Module, images: Tensor, targets: Tensor, *, encoded: b
         total = float(weight) * gradients if total is None else total + float(weight) * gradients
     assert total is not None
     return (total * start[:, None]).sum(2)
+
+
+def _smoothgrad(model: nn.Module, images: Tensor, targets: Tensor, *, seed: int) -> Tensor:
+    """The mean gradient of noisy copies, with the noise of `smoothgrad`: the same for every image and every class."""
+    torch.manual_seed(seed)  # put back by `evaluating`
+    noise = torch.normal(0, images.new_full((SMOOTHGRAD_SAMPLES, *images.shape[1:]), SMOOTHGRAD_SIGMA))
+    each = (class_gradients(model, images + one, targets)[0].sum(2) for one in noise)
+    return sum(each, images.new_zeros(())) / SMOOTHGRAD_SAMPLES
 
 
 def _published_gradcam(model: nn.Module, last: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
@@ -110,12 +124,12 @@ def _published_gradcam(model: nn.Module, last: nn.Module, images: Tensor, target
         logits = model(images)
     finally:
         handle.remove()
-    gradients = torch.stack(_gradients(logits, taps[-1], targets), 1)
+    gradients = torch.stack(class_gradients_at(logits, taps[-1], targets), 1)
     maps = (gradients.sum((-2, -1), keepdim=True) * taps[-1].detach()[:, None]).sum(2).relu()
     return F.interpolate(maps, images.shape[2:], mode="nearest")
 
 
-def _gradients(logits: Tensor, start: Tensor, targets: Tensor) -> list[Tensor]:
+def class_gradients_at(logits: Tensor, start: Tensor, targets: Tensor) -> list[Tensor]:
     """∂ logit / ∂ start for each of the K classes, targets (N, K)."""
     return [
         torch.autograd.grad(logits.gather(1, each[:, None]).sum(), start, retain_graph=True)[0]

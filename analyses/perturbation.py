@@ -1,12 +1,14 @@
 """Attribution by hiding parts of the image and watching the answer: occlusion, RISE and LIME. No gradient needed."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from scs_eval.analyses.batching import in_halves
 
 PASSES_AT_ONCE, PIXELS_AT_ONCE = 500, 2**22  # of the hidden versions of an image: at most so many, and so large in all
 RISE_MASKS, RISE_GRID, RISE_SHARE = 1000, 7, 0.5
@@ -40,23 +42,30 @@ def _one_class_each(function: Maps, model: nn.Module, images: Tensor, targets: T
 
 
 def _occlusion(model: nn.Module, image: Tensor, targets: Tensor, seed: int) -> Tensor:
-    squares = _squares(image)
-    answer = _answers(model, [image[None]], targets)
-    fall = answer - _answers(model, (image * (1 - part) for part in squares.split(_at_once(image))), targets)
-    cover = squares[:, 0].flatten(1)
-    return (fall.T @ cover / cover.sum(0)).unflatten(1, image.shape[1:])
-
-
-def _squares(image: Tensor) -> Tensor:
-    """(M, 1, H, W): 1 where a square is; those at the far edges are cut off there."""
     side = window(image[None])
+    squares = [(slice(top, top + side), slice(left, left + side)) for top, left in _corners(image, side)]
+
+    def hidden(part: slice) -> Tensor:
+        versions = torch.stack([image] * len(squares[part]))
+        for version, (rows, columns) in zip(versions, squares[part], strict=True):
+            version[:, rows, columns] = 0
+        return versions
+
+    falls = _answers(model, image, 1, lambda _: image[None], targets) - _answers(
+        model, image, len(squares), hidden, targets
+    )
+    total, cover = image.new_zeros(len(targets), *image.shape[1:]), image.new_zeros(image.shape[1:])
+    for fall, (rows, columns) in zip(falls, squares, strict=True):
+        total[:, rows, columns] += fall[:, None, None]
+        cover[rows, columns] += 1
+    return total / cover
+
+
+def _corners(image: Tensor, side: int) -> list[tuple[int, int]]:
+    """Top and left of every square, half a side apart; those at the far edges are cut off there."""
     step = max(1, side // 2)
-    rows, columns = (range(0, math.ceil((length - side) / step) * step + 1, step) for length in image.shape[1:])
-    squares = image.new_zeros(len(rows), len(columns), 1, *image.shape[1:])
-    for i, top in enumerate(rows):
-        for j, left in enumerate(columns):
-            squares[i, j, :, top : top + side, left : left + side] = 1
-    return squares.flatten(0, 1)
+    tops, lefts = (range(0, math.ceil((length - side) / step) * step + 1, step) for length in image.shape[1:])
+    return [(top, left) for top in tops for left in lefts]
 
 
 def window(images: Tensor) -> int:
@@ -74,19 +83,24 @@ def rise(model: nn.Module, images: Tensor, targets: Tensor, seed: int = 0) -> Te
 
 
 def _rise(model: nn.Module, image: Tensor, targets: Tensor, seed: int) -> Tensor:
-    masks = rise_masks(image.shape[1:], seed).to(image)
-    scores = _answers(model, (image * part for part in masks.split(_at_once(image))), targets, chances=True)
-    centred = (scores - scores.mean(0)).T @ masks.flatten(1)
-    return centred.unflatten(1, image.shape[1:]) / (len(masks) * RISE_SHARE)
+    def masks(part: slice) -> Tensor:  # made anew each time: of a large image they would not all fit
+        return rise_masks(image.shape[1:], seed, part).to(image)
+
+    scores = _answers(model, image, RISE_MASKS, lambda part: image * masks(part), targets, chances=True)
+    centred = (scores - scores.mean(0)).T
+    parts = in_halves(RISE_MASKS, _at_once(image), lambda part: centred[:, part] @ masks(part).flatten(1))
+    total = sum((part for _, part in parts), image.new_zeros(()))
+    return total.unflatten(1, image.shape[1:]) / (RISE_MASKS * RISE_SHARE)
 
 
-def rise_masks(size: torch.Size, seed: int) -> Tensor:
-    """(M, 1, H, W) in [0, 1]: coarse coin tosses, upsampled bilinearly and shifted by a part of a cell."""
+def rise_masks(size: torch.Size, seed: int, part: slice = slice(None)) -> Tensor:
+    """(M, 1, H, W) in [0, 1], or a part of them: coarse coin tosses, upsampled bilinearly, shifted within a cell."""
     draw = torch.Generator().manual_seed(seed)
     height, width = (math.ceil(side / RISE_GRID) for side in size)
     coins = (torch.rand(RISE_MASKS, 1, RISE_GRID + 1, RISE_GRID + 1, generator=draw) < RISE_SHARE).float()
-    smooth = F.interpolate(coins, scale_factor=(float(height), float(width)), mode="bilinear", align_corners=False)
-    tops, lefts = (torch.randint(0, cell, (RISE_MASKS,), generator=draw).tolist() for cell in (height, width))
+    tops, lefts = (torch.randint(0, cell, (RISE_MASKS,), generator=draw)[part].tolist() for cell in (height, width))
+    factors = float(height), float(width)
+    smooth = F.interpolate(coins[part], scale_factor=factors, mode="bilinear", align_corners=False)
     corners = zip(smooth, tops, lefts, strict=True)
     return torch.stack([mask[:, top : top + size[0], left : left + size[1]] for mask, top, left in corners])
 
@@ -122,9 +136,12 @@ def _lime(model: nn.Module, image: Tensor, targets: Tensor, seed: int) -> Tensor
     shown = torch.randint(0, 2, (LIME_SAMPLES, count), generator=torch.Generator().manual_seed(seed)).to(image)
     shown[0] = 1  # the image itself, as in the published package
     gone = _mean_colours(image, segments, count)
-    versions = (torch.where(part[:, segments][:, None] > 0, image, gone) for part in shown.split(_at_once(image)))
-    weights = ridge(shown.double(), _answers(model, versions, targets, chances=True).double())
-    return weights.T[:, segments].to(image)
+
+    def versions(part: slice) -> Tensor:
+        return torch.where(shown[part][:, segments][:, None] > 0, image, gone)
+
+    chances = _answers(model, image, LIME_SAMPLES, versions, targets, chances=True)
+    return ridge(shown.double(), chances.double()).T[:, segments].to(image)
 
 
 def ridge(shown: Tensor, answers: Tensor) -> Tensor:
@@ -146,10 +163,22 @@ def _mean_colours(image: Tensor, segments: Tensor, count: int) -> Tensor:
 
 
 @torch.no_grad()
-def _answers(model: nn.Module, versions: Iterable[Tensor], targets: Tensor, *, chances: bool = False) -> Tensor:
-    """(M, K) the logits, or their softmax, of K classes for every version of an image."""
-    parts = (model(part) for part in versions)
-    return torch.cat([(logits.softmax(1) if chances else logits)[:, targets] for logits in parts])
+def _answers(
+    model: nn.Module,
+    image: Tensor,
+    count: int,
+    versions: Callable[[slice], Tensor],
+    targets: Tensor,
+    *,
+    chances: bool = False,
+) -> Tensor:
+    """(M, K) the logits, or their softmax, of K classes for `count` versions of an image, made as they are needed."""
+
+    def some(part: slice) -> Tensor:
+        logits = model(versions(part))
+        return (logits.softmax(1) if chances else logits)[:, targets]
+
+    return torch.cat([answers for _, answers in in_halves(count, _at_once(image), some)])
 
 
 def _at_once(image: Tensor) -> int:

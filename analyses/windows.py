@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.batching import is_out_of_memory
+from scs_eval.analyses.batching import at_once, is_out_of_memory
 from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.errors import InputError
 from scs_eval.models.layers import SelfAttention
@@ -49,7 +49,12 @@ class Windows:
     def maps(self, function: Maps, grids: Tensor, targets: Tensor) -> Tensor:
         """The sum of the windows' maps (G, K, H, W), each where its window lies."""
         corners = self.corners(grids.shape[-1])
-        parts = function(self.cut(grids), targets.repeat_interleave(len(corners), 0)).unflatten(0, (len(grids), -1))
+        pictures, classes = self.cut(grids), targets.repeat_interleave(len(corners), 0)
+
+        def some(part: slice) -> Tensor:
+            return function(pictures[part], classes[part])
+
+        parts = at_once(some, len(pictures), units=len(grids)).unflatten(0, (len(grids), -1))
         total = parts.new_zeros(len(grids), targets.shape[1], *grids.shape[-2:])
         for place, (top, left) in enumerate(corners):
             total[..., top : top + self.size, left : left + self.size] += parts[:, place]

@@ -167,13 +167,13 @@ def test_what_counts_as_out_of_memory() -> None:
 
 
 def test_batches_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A convolution without bias keeps its input and its kernel, the ReLU its output."""
+    """A convolution without bias keeps its input, the ReLU its output; the kernel is there anyway."""
     model = nn.Sequential(nn.Conv2d(3, 5, 1, bias=False), nn.ReLU())
     one = torch.rand(1, 3, 10, 10)
-    assert footprint(model, one) == 4 * (300 + 15 + 500)
-    for free, count in ((1e12, batching.MOST), (8 * footprint(model, one) * 3.5, 3), (0, 1)):
+    assert footprint(model, one) == 4 * (300 + 500)
+    for free, each, count in ((1e12, 9, batching.MOST), (8 * footprint(model, one) * 37, 10, 3), (0, 1, 1)):
         monkeypatch.setattr(batching, "free_memory", lambda _, free=free: free)
-        assert fitting(model, one) == count
+        assert fitting(model, one, each=each) == count
 
 
 def test_free_memory_is_known() -> None:
@@ -303,14 +303,14 @@ def test_figures() -> None:
     assert "examples-2" in many.figures()
 
 
-def larger(factor: int) -> LocalisationResult:
+def larger(factor: int, top: float | None = None) -> LocalisationResult:
     """The same game with larger images."""
     images = IMAGES.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
-    return localisation(Painter(), images, LABELS, grids(), classes=CLASSES, method="ixg", label="large", top=0.1)
+    return localisation(Painter(), images, LABELS, grids(), classes=CLASSES, method="ixg", label="large", top=top)
 
 
 def test_models_of_different_input_sizes_share_their_figures() -> None:
-    figures = compare([play(top=0.1), larger(3)], label="sizes").figures()
+    figures = compare([play(top=0.1), larger(3, 0.1)], label="sizes").figures()
     sizes = [frame.images[0].get_array().shape[0] for frame in figures["examples"].axes[0].child_axes if frame.images]
     assert {6 * 16, 6 * 48} <= set(sizes)  # enlarged, so that a frame can be thin
     assert figures["top"].axes[0].get_xlim()[1] == 48**2
