@@ -77,9 +77,19 @@ def disconnect(model: nn.Module, grid: Tensor, *, side: int, setting: str) -> Di
 
 
 def disconnected_maps(
-    heads: Disconnected, grids: Tensor, targets: Tensor, *, method: str, seed: int, encoded: bool = False
+    heads: Disconnected,
+    grids: Tensor,
+    targets: Tensor,
+    *,
+    method: str,
+    seed: int,
+    encoded: bool = False,
+    square: int | None = None,
 ) -> Tensor:
-    """Signed maps (G, n², H, W) of the k-th head's logit for the k-th cell's class, `targets` (G, n²)."""
+    """Signed maps (G, n², H, W) of the k-th head's logit for the k-th cell's class, `targets` (G, n²).
+
+    encoded, square: as in `pixel_maps`.
+    """
     if method == "rollout":
         raise UnsuitableError("attention rollout is the same for every head, so it has no place in disconnected cells")
     with evaluating(heads), torch.enable_grad():
@@ -88,7 +98,8 @@ def disconnected_maps(
         if heads.layer is None and method in (*BY_CELL, *LAYER_METHODS):
             maps = _of_cells(heads, grids, targets, method=method, seed=seed, encoded=encoded)
         else:
-            maps = _of_all_heads(heads, grids, targets, method=method, seed=seed, encoded=encoded)
+            options: dict[str, Any] = {"method": method, "seed": seed, "encoded": encoded, "square": square}
+            maps = _of_all_heads(heads, grids, targets, **options)
     if not maps.isfinite().all():
         raise UnsuitableError(f"{method} gives NaN or infinity on this network")
     return maps.detach()
@@ -121,9 +132,7 @@ def _in_own_cell(cells: Tensor, side: int) -> Tensor:
     return untiled(spread.flatten(0, 2), side).unflatten(0, (-1, side**2))
 
 
-def _of_all_heads(
-    heads: Disconnected, grids: Tensor, targets: Tensor, *, method: str, seed: int, encoded: bool
-) -> Tensor:
+def _of_all_heads(heads: Disconnected, grids: Tensor, targets: Tensor, *, method: str, **options: Any) -> Tensor:
     """All at once: a class of the k-th head is the output k · classes + class."""
     with torch.no_grad():
         classes = heads(grids[:1]).shape[1] // heads.side**2
@@ -131,10 +140,10 @@ def _of_all_heads(
     if method in LAYER_METHODS:
         return _layer_maps(*_of_layer(heads, grids, outputs, method=method), grids, method=method)
     if method in BY_CHANCE:
-        return heads.side**2 * pixel_maps(Chances(heads), grids, outputs, method=method, seed=seed)
+        return heads.side**2 * pixel_maps(Chances(heads), grids, outputs, method=method, **options)
     if method == "wx":  # the heads' biases are not those of one network, so what is left over says nothing
         return decompose(heads, grids, outputs).contributions.sum(2)
-    return pixel_maps(heads, grids, outputs, method=method, seed=seed, encoded=encoded)
+    return pixel_maps(heads, grids, outputs, method=method, **options)
 
 
 def _of_layer(heads: Disconnected, grids: Tensor, outputs: Tensor, *, method: str) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ from scs_eval.analyses.inputs import check_images, check_labels, logits_of
 from scs_eval.analyses.localisation_result import LocalisationResult
 from scs_eval.analyses.many_classes import SHARED, pixel_maps
 from scs_eval.analyses.partial import Partial, work_key
-from scs_eval.analyses.perturbation import MAPS
+from scs_eval.analyses.perturbation import MAPS, window
 from scs_eval.analyses.pointing import (
     ceiling,
     default_smooth,
@@ -34,7 +34,7 @@ from scs_eval.analyses.pointing import (
 )
 from scs_eval.analyses.shards import from_first
 from scs_eval.analyses.state import device_of, evaluating
-from scs_eval.analyses.windows import Windows, has_attention, takes
+from scs_eval.analyses.windows import Windows, half_of, has_attention, takes
 from scs_eval.errors import InputError
 from scs_eval.models.layers import BcosConv2d, BcosLinear
 
@@ -71,6 +71,7 @@ def localisation(
     top: float | None = None,
     look: str = "auto",
     stride: int | None = None,
+    square: int | None = None,
     batch_size: int | None = None,
     indices: Tensor | None = None,
     label: str = "model",
@@ -86,8 +87,10 @@ def localisation(
     smooth: side of the kernel; by default `default_smooth`, but 1 for methods that are coarse anyway (Grad-CAM, as in
         the paper) and where cells are disconnected, so that nothing moves across their edges.
     top: also score only this many of the strongest pixels, or this share of them if below 1.
-    look: at the whole grid, or through windows that move by `stride` (half their side); auto: whole if the model can
-        and has no attention.
+    look: at the whole grid, or through windows that move by `stride` (half their side, or less where that is not
+        whole); auto: whole if the model can and has no attention.
+    square: side of occlusion's square; by default that of a single image, also where the whole grid is seen, so that
+        models that see it through windows are asked the same.
     batch_size: grids at once; by default what fits into memory. It is halved when memory runs out.
     correct: of how many images the model has how many right. partial: file that an interrupted run goes on from.
     """
@@ -97,7 +100,8 @@ def localisation(
         smooth = 1 if method in COARSE or setting != "grid" else default_smooth(size)
     counts = _top_counts(top, (grids.side * size) ** 2)
     first = compose(images, places[:1], side=grids.side)
-    options: dict[str, Any] = {"method": method, "seed": seed, "encoded": protocol == "bcos-v2"}
+    square = _square(square, images, method)
+    options: dict[str, Any] = {"method": method, "seed": seed, "encoded": protocol == "bcos-v2", "square": square}
     _try(model, images[:1], labels[:1], options)
     seen = _seen(model, first, size, len(classes), setting=setting, look=look, stride=stride)
     heads = None if setting == "grid" else disconnect(model, first, side=grids.side, setting=setting)
@@ -108,7 +112,7 @@ def localisation(
         batch_size = from_first(lambda: _batch_size(model, heads, first, seen, method=method, cells=cells))
     settings: dict[str, Any] = {
         "device": str(device_of(model)), "seed": seed, "protocol": protocol, "setting": setting, "look": str(seen),
-        "smooth": smooth, "top": top, "method": method, "side": grids.side,
+        "smooth": smooth, "top": top, "method": method, "side": grids.side, "square": square,
     }  # fmt: skip
     key = work_key(model, images, {**settings, "indices": grids.indices.tolist(), "targets": grids.targets.tolist()})
     outcome = _play(
@@ -125,6 +129,7 @@ def localisation(
         seen=str(seen),
         side=grids.side,
         smooth=smooth,
+        square=square,
         classes=tuple(classes),
         indices=grids.indices,
         targets=grids.targets,
@@ -197,7 +202,19 @@ def _seen(
         raise InputError(f"the model cannot take a grid of {grid.shape[2]}×{grid.shape[3]}; let it look at windows")
     if look == "whole" or (look == "auto" and not has_attention(model) and takes(model, grid, classes=classes)):
         return WHOLE
-    return Windows(size, max(1, size // 2) if stride is None else stride)
+    return Windows(size, half_of(size) if stride is None else stride)
+
+
+def _square(asked: int | None, images: Tensor, method: str) -> int | None:
+    """The side of occlusion's square, which fits into a single image; other methods have none."""
+    if method != "occlusion":
+        if asked is not None:
+            raise InputError(f"expected a square for occlusion alone, got one for {method}")
+        return None
+    square = window(images) if asked is None else asked
+    if not 1 <= square <= images.shape[2]:
+        raise InputError(f"expected --square from 1 to {images.shape[2]} pixels, an image's side, got {square}")
+    return square
 
 
 def _maps_of(model: nn.Module, heads: Disconnected | None, seen: Windows | str, options: dict[str, Any]) -> Maps:

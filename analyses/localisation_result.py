@@ -31,6 +31,7 @@ class LocalisationResult(Result):
     asked: grids wanted; pool: images at hand; usable: those that every model in the game has right
         (None for grids that were replayed).
     correct: (right, of) single images; None if not known. b: the exponent of a B-cos network. seconds: per grid.
+    square: the side of occlusion's square; None for other methods.
     """
 
     name = "localisation"
@@ -57,6 +58,7 @@ class LocalisationResult(Result):
     correct: tuple[int, int] | None
     b: float | None
     seconds: float
+    square: int | None = None
 
     @property
     def grid_scores(self) -> np.ndarray:
@@ -73,6 +75,8 @@ class LocalisationResult(Result):
             "asked": self.asked, "score": mean, "low": low, "high": high, **quartiles,
             "floor": 1 / self.side**2, "ceiling": float(self.ceiling.mean()),
         }  # fmt: skip
+        if self.square is not None:
+            row["square"] = self.square
         return pd.DataFrame([{**row, **self._top(), **self._accuracy(), "seconds_per_grid": self.seconds}])
 
     def _top(self) -> dict[str, object]:
@@ -97,6 +101,8 @@ class LocalisationResult(Result):
             "score %": _percent(row["score"], row["low"], row["high"]),
             "floor": f"{100 * row['floor']:.1f}", "ceiling": f"{100 * row['ceiling']:.1f}",
         }  # fmt: skip
+        if self.square is not None:
+            shown["square"] = str(self.square)
         if self.top is not None:
             shown[f"top {self.top:,} %"] = _percent(row["top_score"], row["top_low"], row["top_high"])
         dropped = "replayed" if self.usable is None else f"{row['dropped']} of {row['images']}"

@@ -32,18 +32,28 @@ SHARED = ("grad", "ixg", "intgrad", "smoothgrad", "wx", "rollout", *MAPS)  # cla
 
 
 def pixel_maps(
-    model: nn.Module, images: Tensor, targets: Tensor, *, method: str, seed: int = 0, encoded: bool = False
+    model: nn.Module,
+    images: Tensor,
+    targets: Tensor,
+    *,
+    method: str,
+    seed: int = 0,
+    encoded: bool = False,
+    square: int | None = None,
 ) -> Tensor:
     """Signed attributions, summed over channels (N, K, H, W), of K logits `targets` (N, K) of each image.
 
     encoded: as in the B-cos authors' code: where a network sees [x, 1−x], gradients are with respect to its six
     channels and not to the three of the image (W(x) always is), and where a convolution gives the classes, Grad-CAM
-    weighs what goes into it.
+    weighs what goes into it. square: side of occlusion's square; by default that of `occlusion`.
     """
     with evaluating(model), torch.enable_grad():
         like = next(model.parameters(), images)
         x, classes = images.detach().to(like.device, like.dtype), targets.long().to(device_of(model))
-        maps = _maps(model, x, classes, method=method, seed=seed, encoded=encoded)
+        if method in MAPS:  # they give every channel the same
+            maps = x.shape[1] * several_classes(method, model, x, classes, seed, square=square)
+        else:
+            maps = _maps(model, x, classes, method=method, seed=seed, encoded=encoded)
     if not maps.isfinite().all():
         raise UnsuitableError(f"{method} gives NaN or infinity on this network")
     return maps.detach()
@@ -59,8 +69,6 @@ def _maps(model: nn.Module, images: Tensor, targets: Tensor, *, method: str, see
         return _integrated(model, images, targets, encoded=encoded)
     if method == "smoothgrad":
         return _smoothgrad(model, images, targets, seed=seed)
-    if method in MAPS:
-        return images.shape[1] * several_classes(method, model, images, targets, seed)  # the same in every channel
     if method == "gradcam" and encoded and (last := classifier(model, images[:1])) is not None:
         return _published_gradcam(model, last, images, targets)
     if method == "rollout":  # says the same of every class

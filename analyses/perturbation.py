@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -30,9 +31,14 @@ def occlusion(model: nn.Module, images: Tensor, targets: Tensor, seed: int = 0) 
     return _one_class_each(_occlusion, model, images, targets, seed)
 
 
-def several_classes(method: str, model: nn.Module, images: Tensor, targets: Tensor, seed: int = 0) -> Tensor:
-    """The maps (N, K, H, W) of K classes `targets` (N, K) of each image, from as many passes as one class takes."""
-    function = MAPS[method]
+def several_classes(
+    method: str, model: nn.Module, images: Tensor, targets: Tensor, seed: int = 0, *, square: int | None = None
+) -> Tensor:
+    """The maps (N, K, H, W) of K classes `targets` (N, K) of each image, from as many passes as one class takes.
+
+    square: side of occlusion's square in pixels, where it is not to depend on the image.
+    """
+    function = partial(_occlusion, square=square) if method == "occlusion" else MAPS[method]
     return torch.stack([function(model, image, classes, seed) for image, classes in zip(images, targets, strict=True)])
 
 
@@ -41,8 +47,8 @@ def _one_class_each(function: Maps, model: nn.Module, images: Tensor, targets: T
     return torch.stack(maps).expand(-1, images.shape[1], -1, -1)
 
 
-def _occlusion(model: nn.Module, image: Tensor, targets: Tensor, seed: int) -> Tensor:
-    side = window(image[None])
+def _occlusion(model: nn.Module, image: Tensor, targets: Tensor, seed: int, *, square: int | None = None) -> Tensor:
+    side = square or window(image[None])
     squares = [(slice(top, top + side), slice(left, left + side)) for top, left in _corners(image, side)]
 
     def hidden(part: slice) -> Tensor:

@@ -61,6 +61,11 @@ class Windows:
         return total
 
 
+def half_of(size: int) -> int:
+    """The usual stride: the largest divisor of the side that is at most half of it."""
+    return next((stride for stride in range(size // 2, 0, -1) if size % stride == 0), 1)
+
+
 def has_attention(model: nn.Module) -> bool:
     """Whether every place of an image can draw on every other: our layer, torch's, or what another library calls so."""
     return any(

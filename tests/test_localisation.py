@@ -20,6 +20,7 @@ from scs_eval.analyses.partial import Partial, work_key
 from scs_eval.analyses.pointing import ceiling
 from scs_eval.analyses.result import load_result
 from scs_eval.analyses.statistics import bootstrap_mean, paired_bootstrap
+from scs_eval.analyses.windows import half_of
 from scs_eval.cli import localisation as cli
 from scs_eval.data import ImageData, load_data
 from scs_eval.errors import InputError
@@ -103,6 +104,33 @@ def test_disconnected_cells(setting: str, seen: str) -> None:
         assert 0.25 < found.scores.mean() < 1
 
 
+@pytest.mark.parametrize(("side", "stride"), [(8, 4), (9, 3), (7, 1), (1, 1), (225, 75)])
+def test_the_usual_stride_divides_the_window(side: int, stride: int) -> None:
+    images = torch.rand(40, 3, side, side)
+    if side < 10:
+        found = localisation(Painter(), images, LABELS, grids(1), classes=CLASSES, method="grad", look="windows")
+        assert found.seen == f"windows of {side}, stride {stride}"
+    assert half_of(side) == stride
+
+
+def test_occlusion_hides_as_much_of_a_grid_as_of_an_image() -> None:
+    """Of 12 pixels a sixth is 2, though the grid has 24; every step of 1 makes 23² squares of the grid, 11² of each."""
+    images = IMAGES[:, :, :1, :1].expand(-1, -1, 12, 12)
+    model = Painter()
+    options = {"classes": CLASSES, "method": "occlusion", "smooth": 1}
+    found = localisation(model, images, LABELS, grids(1), **options)  # type: ignore[arg-type]
+    assert model.passes[-3:] == [1, 500, 23 * 23 - 500]
+    assert (found.square, found.settings["square"], found.table()["square"].item()) == (2, 2, 2)
+    assert found.summary()["square"].item() == "2"
+    through = localisation(model, images, LABELS, grids(1), look="windows", **options)  # type: ignore[arg-type]
+    assert model.passes[-2:] == [1, 11 * 11]
+    assert through.square == 2
+    asked = localisation(model, images, LABELS, grids(1), square=8, **options)  # type: ignore[arg-type]
+    assert model.passes[-2:] == [1, 5 * 5]
+    assert asked.square == 8
+    assert "square" not in play().table()
+
+
 @pytest.mark.parametrize(("method", "smooth"), [("ixg", 3), ("gradcam", 1)])
 def test_coarse_maps_are_not_smoothed(method: str, smooth: int) -> None:
     images = IMAGES.repeat_interleave(4, 2).repeat_interleave(4, 3)
@@ -122,6 +150,8 @@ def test_coarse_maps_are_not_smoothed(method: str, smooth: int) -> None:
         ({"top": 0}, "share below 1"),
         ({"top": 2.5}, "share below 1"),
         ({"top": 257}, "at most 256 pixels"),
+        ({"square": 3}, "for occlusion alone"),
+        ({"square": 9, "method": "occlusion"}, "--square from 1 to 8 pixels"),
         ({"indices": torch.arange(40) + 100}, "replay the grids on the images"),
     ],
 )
@@ -180,7 +210,7 @@ def test_free_memory_is_known() -> None:
     assert 2**20 < batching.free_memory(torch.device("cpu")) < 2**50
 
 
-def interrupted(path: Path, model: Painter, grids_done: int) -> None:
+def interrupted(path: Path, model: Painter, grids_done: int, **options: object) -> None:
     """Play until so many grids are done, then be interrupted."""
     done = 0
 
@@ -191,7 +221,7 @@ def interrupted(path: Path, model: Painter, grids_done: int) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        play(model, partial=str(path), batch_size=1, progress=stop, top=3)
+        play(model, partial=str(path), batch_size=1, progress=stop, **{"top": 3, **options})
 
 
 def test_interrupted_games_go_on(tmp_path: Path) -> None:
@@ -207,14 +237,18 @@ def test_interrupted_games_go_on(tmp_path: Path) -> None:
     assert steps[-1] == 5  # all were there
 
 
-@pytest.mark.parametrize("change", ["weights", "method", "damage", "pickle"])
+@pytest.mark.parametrize("change", ["weights", "method", "square", "damage", "pickle"])
 def test_other_work_does_not_go_on(tmp_path: Path, change: str) -> None:
     path, model, options, steps = tmp_path / "partial.npz", Painter(), {"top": 3}, []
-    interrupted(path, Painter(), 2)
+    if change == "square":
+        options["method"] = "occlusion"  # type: ignore[assignment]
+    interrupted(path, Painter(), 2, **options)
     if change == "weights":
         model.layer.weight.data *= 2
     elif change == "method":
         options["method"] = "grad"  # type: ignore[assignment]
+    elif change == "square":
+        options["square"] = 2
     elif change == "damage":
         path.write_bytes(path.read_bytes()[:-50])
     else:
@@ -466,6 +500,7 @@ def test_interrupted_commands_keep_what_they_have(few_images: ImageData, monkeyp
         (("--batch-size", "0"), "--batch-size as auto"),
         (("-n", "0"), "at least 1"),
         (("--look", "whole"), "let it look at windows"),
+        (("--square", "3"), "--square is for occlusion, got wx"),
         (("--grids", "nothing.csv"), "expected a list of grids"),
         (("--method", "guided-backprop"), "needs ReLU modules"),
         (("--data", "no/such/folder"), "no/such/folder"),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scs_eval.data import ImageData
 
 GRIDS = 500
+OCCLUSION = "occlusion"
 Job = tuple[str, str]
 
 
@@ -44,7 +45,12 @@ Job = tuple[str, str]
     "--look", type=click.Choice(["auto", "whole", "windows"]), default="auto", show_default=True,
     help="At the whole grid, or through windows of the model's own size; auto: whole if the model can.",
 )  # fmt: skip
-@click.option("--stride", type=click.IntRange(min=1), help="Step of the windows.  [default: half their side]")
+@click.option(
+    "--stride", type=click.IntRange(min=1), help="Step of the windows.  [default: half their side, where that is whole]"
+)
+@click.option(
+    "--square", type=click.IntRange(min=1), help="Side of occlusion's square.  [default: a sixth of an image's side]"
+)
 @click.option(
     "--grids", "replay", type=click.Path(path_type=Path), help="Replay grids.csv of a result (with -n its first)."
 )
@@ -66,6 +72,7 @@ def command(
     top: float | None,
     look: str,
     stride: int | None,
+    square: int | None,
     replay: Path | None,
     pool: int | None,
     own_grids: bool,
@@ -97,6 +104,8 @@ def command(
 
         check_smooth(smooth)
     methods, names = choose_methods(methods), choose_models(models)
+    if square is not None and OCCLUSION not in methods:
+        raise InputError(f"--square is for occlusion, got {', '.join(methods)}; add --method occlusion or leave it out")
     out = choose_out(out, analysis="localisation", names=models)
     device = choose_device(device)
     networks = {name: network.to(device) for name, network in load_all(names).items()}
@@ -118,8 +127,9 @@ def command(
         found = pictures[name]
         result = localisation(
             networks[name], found.images, found.labels, grids[name], classes=found.classes, method=method,
-            setting=setting, protocol=protocol, smooth=smooth, top=top, look=look, stride=stride, batch_size=at_once,
-            indices=found.indices, label=name, seed=seed, correct=count_right(logits[name], found.labels),
+            setting=setting, protocol=protocol, smooth=smooth, top=top, look=look, stride=stride,
+            square=square if method == OCCLUSION else None, batch_size=at_once, indices=found.indices, label=name,
+            seed=seed, correct=count_right(logits[name], found.labels),
             partial=str(unfinished / f"{folder_name([name, method])}.npz"), progress=progress,
         )  # fmt: skip
         return result.with_settings({**data_settings(found, seed=seed), "look": result.seen})
