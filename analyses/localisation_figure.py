@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ROWS = SHOWN
 FINE, SHARP = 6, 600  # pixels of a picture for each of a map, so that a frame can be thin; a picture's side will do
 WHISKERS = (5, 95)  # percentiles
+CEILING = "ceiling of an even map"
 DASHES = ("-", "--", ":", "-.")
 
 
@@ -33,12 +34,14 @@ class Box(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """One network of a series (with a name, if there are several): its B, scores, and accuracy with its interval."""
+    """One network of a series: its B, its scores on so many grids, its accuracy with its interval on so many images."""
 
     series: str
     b: float
     box: Box
     accuracy: tuple[float, float, float] | None
+    grids: int
+    images: int
 
 
 class Example(NamedTuple):
@@ -123,9 +126,9 @@ def _distribution(
 
 
 def _limits(ax: "Axes", found: Sequence[Box]) -> None:
-    """Chance, and what smoothing leaves of a perfect map where that is less than all, as lines with names above."""
+    """Chance, and what smoothing leaves of a map even in its cell where that is less, as lines with names above."""
     every = {round(100 * box.ceiling, 1) for box in found}
-    name = "ceiling of smoothed maps" if len(every) > 1 else "ceiling"
+    name = f"{CEILING}, smoothed" if len(every) > 1 else CEILING
     for x, name in ((100 * found[0].floor, "chance"), *((each, name) for each in sorted(every - {100.0}))):
         ax.axvline(x, color=style.GREY, lw=0.7, ls="--", zorder=0)
         ax.annotate(
@@ -218,17 +221,30 @@ def sweep(points: Sequence[Swept]) -> "Figure":
             _accuracy(above, at, point, colour)
             _distribution(below, at, point.box.scores, colour, vertical=True, width=width)
             below.plot(at, 100 * point.box.mean[0], "D", mfc="white", mec="black", ms=3.6, mew=0.8, zorder=5)
-        for y, name in ((points[0].box.floor, "chance"), (points[0].box.ceiling, "ceiling")):
+        for y, name in ((points[0].box.floor, "chance"), (points[0].box.ceiling, CEILING.replace(" an", "\nan"))):
             below.axhline(100 * y, color=style.GREY, lw=0.7, ls="--", zorder=0)
             below.annotate(f"{name} {100 * y:.1f}", (1, 100 * y), (3, 0), xycoords=below.get_yaxis_transform(),
                            textcoords="offset points", fontsize=6.5, color=style.GREY, va="center")  # fmt: skip
         above.set_ylabel("accuracy, %")
-        below.set(ylabel="localisation, %", xlabel=f"B (maps: {points[0].box.method})", ylim=(0, 102))
+        below.set(ylabel="localisation, %", ylim=(0, 102))
+        below.set_xlabel(f"B (maps: {points[0].box.method})\n{_basis(points)}", fontsize=7)
         below.set_xticks(places, [f"{place:g}" for place in places])
         below.set_xlim(places[0] - step, places[-1] + step)
         if len(names) > 1:
-            above.legend()
+            above.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)  # no room among the points
+        else:
+            above.set_title(names[0], loc="left")
         return style.figure_of(above)
+
+
+def _basis(points: Sequence[Swept]) -> str:
+    """On how many grids and images a sweep rests."""
+    grids, images = (sorted({number(point) for point in points}) for number in (lambda p: p.grids, lambda p: p.images))
+    return f"accuracy: {_span(images)} images, 95 % interval; localisation: {_span(grids)} grids, ◇ mean"
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return " to ".join(f"{number:,}" for number in dict.fromkeys((numbers[0], numbers[-1])))
 
 
 def _accuracy(ax: "Axes", at: float, point: Swept, colour: str) -> None:

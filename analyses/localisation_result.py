@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class LocalisationResult(Result):
     """The scores of one model by one method on G grids of n × n cells, cells row by row.
 
-    indices, targets: (G, n²) images and their classes. scores: (G, n²). ceiling: (n²,) what smoothing leaves.
+    indices, targets: (G, n²) images and their classes. scores: (G, n²). ceiling: (n²,) what smoothing leaves
+        of a map that is even in its cell; one that keeps away from the edges can score more.
     top: how many pixels count in the second score, if any; top_counts (T,), top_scores (G, n², T): the curve over that.
     images: (k, 3, H, W), maps: (k, n², H, W) the first k grids, and their maps as they are scored, with signs.
     asked: grids wanted; pool: images at hand; usable: those that every model in the game has right
@@ -66,14 +67,14 @@ class LocalisationResult(Result):
         return self.scores.mean(1)
 
     def table(self) -> pd.DataFrame:
-        """One row: mean and 95 % interval over grids, quartiles over cells, floor, ceiling, and how it was played."""
+        """One row: mean and 95 % interval over grids, quartiles over cells, the limits, and how it was played."""
         mean, low, high = (float(part) for part in bootstrap_mean(self.grid_scores))
         quartiles = dict(zip(("q25", "median", "q75"), np.percentile(self.scores, (25, 50, 75)), strict=True))
         row = {
             "model": self.model, "method": self.method, "setting": self.setting, "protocol": self.protocol,
             "grid": f"{self.side}x{self.side}", "seen": self.seen, "smooth": self.smooth, "grids": len(self.scores),
             "asked": self.asked, "score": mean, "low": low, "high": high, **quartiles,
-            "floor": 1 / self.side**2, "ceiling": float(self.ceiling.mean()),
+            "floor": 1 / self.side**2, "ceiling_even_map": float(self.ceiling.mean()),
         }  # fmt: skip
         if self.square is not None:
             row["square"] = self.square
@@ -99,7 +100,7 @@ class LocalisationResult(Result):
             "model": self.model, "method": self.method, "game": f"{self.setting} {self.side}×{self.side}",
             "grids": grids, "sees": self.seen, "smooth": str(self.smooth),
             "score %": _percent(row["score"], row["low"], row["high"]),
-            "floor": f"{100 * row['floor']:.1f}", "ceiling": f"{100 * row['ceiling']:.1f}",
+            "floor": f"{100 * row['floor']:.1f}", "even map's ceiling": f"{100 * row['ceiling_even_map']:.1f}",
         }  # fmt: skip
         if self.square is not None:
             shown["square"] = str(self.square)
@@ -243,16 +244,20 @@ def _figures(results: Sequence[LocalisationResult]) -> dict[str, "Figure"]:
 
 
 def _swept(results: Sequence[LocalisationResult]) -> list[drawn.Swept]:
-    """Networks that differ in B, by B; nothing if there are none. Where a B comes twice, those of one name belong."""
-    found = sorted((one for one in results if one.b is not None), key=lambda one: one.b or 0)
-    if len({one.b for one in found}) < 2:
-        return []
-    once = len({one.b for one in found}) == len(found)
-    names = ["" if once else B_OF_NAME.sub("", one.model) for one in found]
-    return [
-        drawn.Swept(series=name, b=one.b or 0, box=_box(one), accuracy=_interval(one))
-        for name, one in zip(names, found, strict=True)
+    """By B, the networks whose names differ in nothing else, if there are such."""
+    series: dict[str, list[LocalisationResult]] = {}
+    for one in results:
+        if one.b is not None:
+            series.setdefault(B_OF_NAME.sub("", one.model), []).append(one)
+    points = [
+        drawn.Swept(
+            series=name, b=one.b or 0, box=_box(one), accuracy=_interval(one), grids=len(one.scores), images=one.pool
+        )
+        for name, members in series.items()
+        if len({one.b for one in members}) > 1
+        for one in members
     ]
+    return sorted(points, key=lambda point: point.b)
 
 
 def _interval(result: LocalisationResult) -> tuple[float, float, float] | None:

@@ -67,8 +67,8 @@ def test_a_network_that_cannot_lose_scores_the_ceiling() -> None:
     np.testing.assert_allclose(found.scores, np.tile(ceiling(size=8, side=2, smooth=3), (5, 1)), rtol=1e-6)  # fp32 maps
     np.testing.assert_allclose(play(smooth=1).scores, 1)
     row = found.table().iloc[0]
-    assert row["score"] == pytest.approx(row["ceiling"])
-    assert row["ceiling"] < 1
+    assert row["score"] == pytest.approx(row["ceiling_even_map"])
+    assert row["ceiling_even_map"] < 1
     assert (row["floor"], row["grids"], row["dropped"], row["accuracy"]) == (0.25, 5, 0, 1)
     assert row["top_pixels"] == 26
     assert row["top_score"] == pytest.approx(1)  # its strongest pixels are not at the edges
@@ -329,7 +329,7 @@ def test_figures() -> None:
     both = compare([scored("a", "wx", 0.5), scored("b", "wx", 0.2), scored("a", "grad", 0.1)], label="all")
     figures = both.figures()
     assert list(figures) == ["figure", "examples", "top"]
-    for words in ("chance 25.0", f"ceiling {100 * play().ceiling.mean():.1f}"):
+    for words in ("chance 25.0", f"ceiling of an even map {100 * play().ceiling.mean():.1f}"):
         assert words in texts(figures["figure"])
     assert "chance 25.0" in texts(figures["top"])
     assert "a\nwx" in texts(figures["examples"])
@@ -381,15 +381,26 @@ def test_sweep_over_b() -> None:
     assert crosses(figure) == [1, 2, 2.5]
     assert figure.axes[1].get_xticks().tolist() == [1, 2, 2.5]
     assert figure.axes[0].get_legend() is None
+    assert figure.axes[0].get_title(loc="left") == "bcos_cnn9"
+    assert "5 grids" in figure.axes[1].get_xlabel()
+    assert "40 images" in figure.axes[1].get_xlabel()
     assert "sweep" not in compare([swept[0], scored("a", "wx", 0.1)], label="one").figures()
 
 
 def test_a_b_that_comes_twice_stands_beside_itself() -> None:
     swept = [scored(name, "wx", shift, b=b, correct=(right, 40)) for name, b, shift, right in SWEEP]
-    swept.append(scored("bcos_cnn9_plain", "wx", 0.4, b=2.0, correct=(30, 40)))
+    swept += [scored(f"bcos_cnn9_plain{end}", "wx", 0.4, b=b, correct=(30, 40)) for end, b in (("", 2.0), ("_b=1", 1))]
     figure = compare(swept, label="x").figures()["sweep"]
-    assert len(set(crosses(figure))) == 4
+    assert len(set(crosses(figure))) == 5
     assert [text.get_text() for text in figure.axes[0].get_legend().texts] == ["bcos_cnn9", "bcos_cnn9_plain"]
+
+
+def test_unlike_networks_are_no_sweep() -> None:
+    """A network of another kind is left out, and two of them alone draw nothing."""
+    swept = [scored(name, "wx", shift, b=b, correct=(right, 40)) for name, b, shift, right in SWEEP[:2]]
+    other = scored("rohrer100k_bcos_b=1.5", "wx", 0.4, b=1.5, correct=(30, 40))
+    assert crosses(compare([*swept, other], label="x").figures()["sweep"]) == [2, 2.5]
+    assert "sweep" not in compare([swept[1], other], label="x").figures()
 
 
 @pytest.mark.parametrize(("model", "b"), [("bcos_cnn9_w=0.125_b=1.5", 1.5), ("resnet20_conv", None)])
