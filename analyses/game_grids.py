@@ -135,7 +135,7 @@ def read_grids(
 ) -> Grids:
     """The grids of a saved list (grids.csv), checked against the images at hand; the model's own if it has several.
 
-    count: only the first so many.
+    count: only the first so many; fewer if there are not as many.
     """
     try:
         table = pd.read_csv(path)
@@ -150,10 +150,13 @@ def read_grids(
     listed = table["grid"].nunique()
     if not listed or len(table) != listed * side**2 or (table.groupby(["grid", "row", "column"]).size() != 1).any():
         raise InputError(f"expected whole n × n grids of {model} in {path}, got {len(table)} cells in {listed} grids")
-    return _replayed(table[: (count or listed) * side**2], labels, indices, classes=classes, side=side)
+    asked = count or listed
+    return _replayed(table[: asked * side**2], labels, indices, classes=classes, side=side, asked=asked)
 
 
-def _replayed(table: pd.DataFrame, labels: Tensor, indices: Tensor, *, classes: Sequence[str], side: int) -> Grids:
+def _replayed(
+    table: pd.DataFrame, labels: Tensor, indices: Tensor, *, classes: Sequence[str], side: int, asked: int
+) -> Grids:
     known: Mapping[int, int] = {int(index): int(label) for index, label in zip(indices, labels, strict=True)}
     for index, name in zip(table["index"], table["class"], strict=True):
         if int(index) not in known or classes[known[int(index)]] != name:
@@ -161,7 +164,7 @@ def _replayed(table: pd.DataFrame, labels: Tensor, indices: Tensor, *, classes: 
             raise InputError(f"expected image {index} to be a {name}, here it is {found}; are these the same images?")
     chosen = table["index"].to_numpy(dtype=np.int64).reshape(-1, side**2)
     targets = np.vectorize(known.__getitem__)(chosen)
-    return Grids(side=side, indices=chosen, targets=targets, asked=len(chosen), pool=len(labels), usable=None)
+    return Grids(side=side, indices=chosen, targets=targets, asked=asked, pool=len(labels), usable=None)
 
 
 def _check(side: int, count: int) -> None:

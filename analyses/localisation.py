@@ -49,12 +49,18 @@ SAVE_SECONDS = 5.0
 Maps = Callable[[Tensor, Tensor], Tensor]  # grids (G, 3, H, W), targets (G, n²) -> (G, n², H, W)
 
 
-def answers(model: nn.Module, images: Tensor, *, classes: int) -> Tensor:
+def answers(model: nn.Module, images: Tensor, *, classes: int, progress: Callable[[int], None] | None = None) -> Tensor:
     """The model's logits (N, classes) for single images: what grids are chosen by."""
     check_images(images)
+    found = []
     with evaluating(model), torch.inference_mode():
-        parts = in_halves(len(images), 250, lambda part: logits_of(model, images[part], classes=classes).float().cpu())
-        return torch.cat([logits for _, logits in parts]).clone()
+        for part, logits in in_halves(
+            len(images), 250, lambda part: logits_of(model, images[part], classes=classes).float().cpu()
+        ):
+            found.append(logits)
+            if progress is not None:
+                progress(part.stop - part.start)
+        return torch.cat(found).clone()
 
 
 def localisation(
@@ -77,8 +83,10 @@ def localisation(
     label: str = "model",
     seed: int = 0,
     correct: tuple[int, int] | None = None,
+    wrong: int | None = None,
     partial: str | None = None,
     progress: Callable[[int], None] | None = None,
+    resumed: Callable[[int, float], None] | None = None,
 ) -> LocalisationResult:
     """Play the game with one model and one method on grids of images (N, 3, h, w) in [0, 1].
 
@@ -92,7 +100,9 @@ def localisation(
     square: side of occlusion's square; by default that of a single image, also where the whole grid is seen, so that
         models that see it through windows are asked the same.
     batch_size: grids at once; by default what fits into memory. It is halved when memory runs out.
-    correct: of how many images the model has how many right. partial: file that an interrupted run goes on from.
+    correct: of how many images the model has how many right. wrong: how many of the grids' images it has wrong.
+    partial: file that an interrupted run goes on from. progress: told how many more grids are done; resumed: how many
+        an interrupted run had done, and in how many seconds (by default `progress` is told).
     """
     size = _check(images, labels, classes, method, setting, protocol, look)
     places = places_of(grids, torch.arange(len(images)) if indices is None else indices)
@@ -117,7 +127,7 @@ def localisation(
     key = work_key(model, images, {**settings, "indices": grids.indices.tolist(), "targets": grids.targets.tolist()})
     outcome = _play(
         maps_of, score, images, places, torch.from_numpy(grids.targets), side=grids.side, smooth=smooth,
-        batch_size=batch_size, store=Partial(partial, key) if partial else None, progress=progress,
+        batch_size=batch_size, store=Partial(partial, key) if partial else None, progress=progress, resumed=resumed,
     )  # fmt: skip
     return LocalisationResult(
         label=label,
@@ -144,6 +154,7 @@ def localisation(
         pool=grids.pool,
         usable=grids.usable,
         correct=correct,
+        wrong=wrong,
         b=_b_of(model),
         seconds=float(outcome["seconds"]) / len(grids),
     )
@@ -273,13 +284,17 @@ def _play(
     batch_size: int,
     store: Partial | None,
     progress: Callable[[int], None] | None,
+    resumed: Callable[[int, float], None] | None,
 ) -> dict[str, np.ndarray]:
     """Scores of all grids, and the first few's smoothed maps; goes on where the store ends and keeps it up to date."""
     advance = progress or (lambda _: None)
     done = store.load() if store else {}
     count = len(done.get("scores", ()))
-    advance(count)
     spent, saved = float(done.get("seconds", 0.0)), time.monotonic()
+    if resumed is not None:
+        resumed(count, spent)
+    else:
+        advance(count)
 
     def work(part: slice) -> dict[str, np.ndarray]:
         here = slice(part.start + count, part.stop + count)

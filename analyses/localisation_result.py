@@ -32,7 +32,8 @@ class LocalisationResult(Result):
     asked: grids wanted; pool: images at hand; usable: those that every model in the game has right
         (None for grids that were replayed).
     correct: (right, of) single images; None if not known. b: the exponent of a B-cos network. seconds: per grid.
-    square: the side of occlusion's square; None for other methods.
+    square: the side of occlusion's square; None for other methods. wrong: how many of the grids' images the model has
+        wrong, as it may when grids are replayed; None if not known.
     """
 
     name = "localisation"
@@ -60,6 +61,7 @@ class LocalisationResult(Result):
     b: float | None
     seconds: float
     square: int | None = None
+    wrong: int | None = None
 
     @property
     def grid_scores(self) -> np.ndarray:
@@ -89,7 +91,7 @@ class LocalisationResult(Result):
 
     def _accuracy(self) -> dict[str, object]:
         dropped = None if self.usable is None else self.pool - self.usable
-        images: dict[str, object] = {"images": self.pool, "dropped": dropped}
+        images: dict[str, object] = {"images": self.pool, "dropped": dropped, "wrong": self.wrong}
         return images if self.correct is None else {"accuracy": self.correct[0] / self.correct[1], **images}
 
     def summary(self) -> pd.DataFrame:
@@ -106,8 +108,13 @@ class LocalisationResult(Result):
             shown["square"] = str(self.square)
         if self.top is not None:
             shown[f"top {self.top:,} %"] = _percent(row["top_score"], row["top_low"], row["top_high"])
-        dropped = "replayed" if self.usable is None else f"{row['dropped']} of {row['images']}"
-        return pd.DataFrame([{**shown, "dropped": dropped}])
+        return pd.DataFrame([{**shown, "dropped": self._dropped()}])
+
+    def _dropped(self) -> str:
+        """Images that the game was played without; of replayed grids, those that are in it although they are wrong."""
+        if self.usable is not None:
+            return f"{self.pool - self.usable} of {self.pool}"
+        return "replayed" + (f", {self.wrong} of {self.indices.size} wrong" if self.wrong else "")
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The table, every score, the list of grids (which can be replayed), and the curve over the top pixels."""

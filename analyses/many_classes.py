@@ -28,6 +28,7 @@ from scs_eval.analyses.state import device_of, evaluating
 from scs_eval.models.decomposition import decompose
 from scs_eval.models.layers import AddInverse
 
+PUBLISHED = ("wx", "grad", "ixg", "intgrad", "gradcam")  # methods whose maps in the B-cos authors' code are reproduced
 SHARED = ("grad", "ixg", "intgrad", "smoothgrad", "wx", "rollout", *MAPS)  # classes share their forward passes
 
 

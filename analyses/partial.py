@@ -9,6 +9,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.shards import from_first, leads
@@ -46,10 +47,16 @@ class Partial:
 
 
 def work_key(model: nn.Module, images: Tensor, settings: Mapping[str, Any]) -> str:
-    """A hash of everything that an outcome depends on: weights, images (by their sums) and settings as JSON values."""
+    """A hash of everything that an outcome depends on: weights, images and settings as JSON values."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, tensor in model.state_dict().items():
         digest.update(name.encode())
-        digest.update(tensor.detach().cpu().double().numpy().tobytes())
-    digest.update(images.detach().cpu().double().flatten(1).sum(1).numpy().tobytes())
+        digest.update(_bytes(tensor))
+    for image in images:  # one by one: a pool of images may be large, and is not to be there twice
+        digest.update(_bytes(image))
     return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    """What a tensor holds, in place if it lies there in one piece."""
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data

@@ -1,16 +1,17 @@
 """`scs-eval localisation`: does the map of a class point at that class's image in a grid of several?"""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from scs_eval.cli.game_grids import BCOS_V2, GRIDS, choose, count_wrong, warn
 from scs_eval.cli.options import data_options, load_images
 from scs_eval.cli.output import choose_device, choose_out, data_settings, finish, folder_name, output_options
-from scs_eval.cli.progress import progress
+from scs_eval.cli.progress import Advance, progress
 from scs_eval.cli.saliency import choose_methods
 from scs_eval.cli.sources import choose_models, input_size_of, load_all, model_option
 from scs_eval.errors import InputError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from scs_eval.analyses.localisation_result import LocalisationResult
     from scs_eval.data import ImageData
 
-GRIDS = 500
 OCCLUSION = "occlusion"
 Job = tuple[str, str]
 
@@ -30,20 +30,25 @@ Job = tuple[str, str]
 @click.command()
 @model_option(required=True)
 @click.option("--method", "methods", multiple=True, default=("wx",), show_default=True, help="Repeatable, or all.")
-@click.option("--grid", "side", type=click.Choice(["2", "3"]), default="3", show_default=True, help="Cells per side.")
+@click.option("--grid", "side", type=click.Choice(["2", "3"]), help="Cells per side.  [default: 3, or as replayed]")
 @click.option(
     "--setting", type=click.Choice(["grid", "difull", "dipart"]), default="grid", show_default=True,
     help="The pointing game, or one where a class's logit cannot depend on other cells (at all; but at the edges).",
 )  # fmt: skip
 @click.option(
-    "--protocol", type=click.Choice(["paper", "bcos-v2"]), default="paper", show_default=True,
+    "--protocol", type=click.Choice(["paper", BCOS_V2]), default="paper", show_default=True,
     help="bcos-v2: grids, order of cells and arithmetic of the B-cos authors' code; every model has its own grids.",
 )  # fmt: skip
-@click.option("--smooth", type=int, help="Side of the smoothing kernel.  [default: 3 at 32 pixels, 15 at 224]")
+@click.option(
+    "--smooth", type=int,
+    help="Side of the smoothing kernel.  [default: 3 at 32 pixels, 15 at 224; 1 for gradcam, normgrad and rollout, "
+    "and in difull and dipart]",
+)  # fmt: skip
 @click.option("--top", type=float, help="Also score only the N strongest pixels, or a share of them such as 0.025.")
 @click.option(
     "--look", type=click.Choice(["auto", "whole", "windows"]), default="auto", show_default=True,
-    help="At the whole grid, or through windows of the model's own size; auto: whole if the model can.",
+    help="At the whole grid, or through windows of the model's own size; auto: whole if the model can and has no "
+    "attention.",
 )  # fmt: skip
 @click.option(
     "--stride", type=click.IntRange(min=1), help="Step of the windows.  [default: half their side, where that is whole]"
@@ -65,7 +70,7 @@ Job = tuple[str, str]
 def command(
     models: tuple[str, ...],
     methods: tuple[str, ...],
-    side: str,
+    side: str | None,
     setting: str,
     protocol: str,
     smooth: int | None,
@@ -117,12 +122,13 @@ def command(
 
     pictures = {name: images(input_size_of(name)) for name in names}
     logits = answer_all(networks, pictures)
-    grids = choose(
-        logits, pictures, replay=replay, own=own_grids, protocol=protocol, seed=seed, side=int(side), count=n
-    )
+    cells = None if side is None else int(side)
+    grids = choose(logits, pictures, replay=replay, own=own_grids, protocol=protocol, seed=seed, side=cells, count=n)
+    wrong = {name: count_wrong(logits[name], pictures[name], grids[name]) for name in names}
+    warn(grids, wrong, methods if protocol == BCOS_V2 else (), replay=replay, each=own_grids or protocol == BCOS_V2)
     unfinished = out.with_name(f".{out.name}.partial")
 
-    def run(name: str, method: str, progress: Callable[[int], None]) -> "LocalisationResult":
+    def run(name: str, method: str, progress: Advance) -> "LocalisationResult":
         from scs_eval.analyses.localisation import localisation
 
         found = pictures[name]
@@ -130,15 +136,17 @@ def command(
             networks[name], found.images, found.labels, grids[name], classes=found.classes, method=method,
             setting=setting, protocol=protocol, smooth=smooth, top=top, look=look, stride=stride,
             square=square if method == OCCLUSION else None, batch_size=at_once, indices=found.indices, label=name,
-            seed=seed, correct=count_right(logits[name], found.labels),
-            partial=str(unfinished / f"{folder_name([name, method])}.npz"), progress=progress,
+            seed=seed, correct=count_right(logits[name], found.labels), wrong=wrong[name],
+            partial=str(unfinished / f"{folder_name([name, method])}.npz"), progress=progress, resumed=progress.resume,
         )  # fmt: skip
         return result.with_settings({**data_settings(found, seed=seed), "look": result.seen})
 
-    results = run_all([(name, method) for name in names for method in methods], run, grids)
+    results, failure = run_all([(name, method) for name in names for method in methods], run, grids)
     from scs_eval.analyses.localisation_result import compare
 
     finish(compare(results, label=out.name), out)
+    if failure is not None:
+        raise failure
     shutil.rmtree(unfinished, ignore_errors=True)
 
 
@@ -155,43 +163,13 @@ def answer_all(networks: "Mapping[str, nn.Module]", pictures: "Mapping[str, Imag
     """Every model's logits for all single images."""
     from scs_eval.analyses.localisation import answers
 
-    return {
-        name: answers(network, pictures[name].images, classes=len(pictures[name].classes))
-        for name, network in networks.items()
-    }
-
-
-def choose(
-    logits: "Mapping[str, Tensor]",
-    pictures: "Mapping[str, ImageData]",
-    *,
-    replay: Path | None,
-    own: bool,
-    protocol: str,
-    side: int,
-    count: int | None,
-    seed: int,
-) -> "dict[str, Grids]":
-    """The grids of each model: replayed, the same for all, or each its own."""
-    from scs_eval.analyses.game_grids import choose_grids, published_grids, read_grids
-
-    def grids_of(name: str) -> "Grids":
-        found = pictures[name]
-        if replay is not None:
-            return read_grids(replay, found.labels, found.indices, classes=found.classes, model=name, count=count)
-        if protocol == "bcos-v2":
-            return published_grids(logits[name], found.labels, found.indices, side=side, count=count or GRIDS)
-        judges = [logits[name]] if own else list(logits.values())
-        return choose_grids(judges, found.labels, found.indices, side=side, count=count or GRIDS, seed=seed)
-
-    grids = {name: grids_of(name) for name in logits}
-    for name, found in grids.items():
-        if len(found) < found.asked:
-            whose = f" of {name}" if own or protocol == "bcos-v2" else ""
-            click.echo(f"Only {len(found)} of {found.asked} grids{whose}: the images ran out", err=True)
-            if not whose:
-                break
-    return grids
+    found = {}
+    with progress("predictions", sum(len(pictures[name]) for name in networks)) as advance:
+        for name, network in networks.items():
+            advance(0, name)
+            images, classes = pictures[name].images, len(pictures[name].classes)
+            found[name] = answers(network, images, classes=classes, progress=advance)
+    return found
 
 
 def count_right(logits: "Tensor", labels: "Tensor") -> tuple[int, int]:
@@ -199,21 +177,30 @@ def count_right(logits: "Tensor", labels: "Tensor") -> tuple[int, int]:
     return int((logits.argmax(1) == labels).sum()), len(labels)
 
 
-def run_all(jobs: list[Job], run: Any, grids: "Mapping[str, Grids]") -> "list[LocalisationResult]":
-    """The results of all jobs; a method that cannot serve a model is left out with a line on stderr."""
+def run_all(
+    jobs: list[Job], run: Any, grids: "Mapping[str, Grids]"
+) -> "tuple[list[LocalisationResult], Exception | None]":
+    """The results of all jobs, and the first failure; a line on stderr for each that a method cannot serve or failed.
+
+    If there is no result, whatever was in the way is raised.
+    """
     from scs_eval.analyses.layer_maps import UnsuitableError
 
-    results, refused = [], []
+    results, lines, failures = [], [], []
     with progress("localisation", sum(len(grids[name]) for name, _ in jobs)) as advance:
         for name, method in jobs:
             advance(0, f"{name} {method}")
             try:
                 results.append(run(name, method, advance))
             except UnsuitableError as error:
-                refused.append(f"{name}, {method}: {error}")
+                lines.append(f"Left out: {name}, {method}: {error}")
+                advance(len(grids[name]))
+            except Exception as error:  # what is finished is to be written all the same
+                lines.append(f"Failed: {name}, {method}: {type(error).__name__}: {error}")
+                failures.append(error)
                 advance(len(grids[name]))
     if not results:
-        raise InputError("; ".join(refused))
-    for line in refused:
-        click.echo(f"Left out: {' '.join(line.split())}", err=True)
-    return results
+        raise failures[0] if failures else InputError("; ".join(line.removeprefix("Left out: ") for line in lines))
+    for line in lines:
+        click.echo(" ".join(line.split()), err=True)
+    return results, failures[0] if failures else None
