@@ -107,7 +107,8 @@ class LocalisationResult(Result):
         if self.square is not None:
             shown["square"] = str(self.square)
         if self.top is not None:
-            shown[f"top {self.top:,} %"] = _percent(row["top_score"], row["top_low"], row["top_high"])
+            top = _percent(row["top_score"], row["top_low"], row["top_high"])
+            shown["top %"] = f"{top} ({self.top:,} pixels)"
         return pd.DataFrame([{**shown, "dropped": self._dropped()}])
 
     def _dropped(self) -> str:

@@ -343,7 +343,9 @@ def larger(factor: int, top: float | None = None) -> LocalisationResult:
 
 
 def test_models_of_different_input_sizes_share_their_figures() -> None:
-    figures = compare([play(top=0.1), larger(3, 0.1)], label="sizes").figures()
+    both = compare([play(top=0.1), larger(3, 0.1)], label="sizes")
+    assert [shown.split("(")[1] for shown in both.summary()["top %"]] == ["26 pixels)", "230 pixels)"]
+    figures = both.figures()
     sizes = [frame.images[0].get_array().shape[0] for frame in figures["examples"].axes[0].child_axes if frame.images]
     assert {6 * 16, 6 * 48} <= set(sizes)  # enlarged, so that a frame can be thin
     assert figures["top"].axes[0].get_xlim()[1] == 48**2
