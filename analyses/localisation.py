@@ -112,7 +112,7 @@ def localisation(
     first = compose(images, places[:1], side=grids.side)
     square = _square(square, images, method)
     options: dict[str, Any] = {"method": method, "seed": seed, "encoded": protocol == "bcos-v2", "square": square}
-    _try(model, images[:1], labels[:1], options)
+    from_first(lambda: _try(model, images[:1], labels[:1], options))
     seen = _seen(model, first, size, len(classes), setting=setting, look=look, stride=stride)
     heads = None if setting == "grid" else disconnect(model, first, side=grids.side, setting=setting)
     maps_of = _maps_of(model, heads, seen, options)
