@@ -92,6 +92,20 @@ def test_indices_of_the_authors_code() -> None:
     assert (published_grids(LOGITS, LABELS, INDICES, side=2).indices == 10 * columns_first + 3).all()
 
 
+def test_indices_of_the_authors_code_in_grids_of_nine() -> None:
+    """Recorded in the same way, of 150 images of twelve classes."""
+    theirs = [
+        [147, 47, 0, 52, 104, 2, 7, 49, 109],
+        [108, 61, 145, 50, 102, 100, 4, 148, 45],
+        [98, 9, 56, 99, 107, 105, 101, 91, 60],
+        [103, 106, 65, 93, 8, 110, 38, 63, 143],
+        [1, 114, 3, 37, 96, 16, 137, 51, 53],
+        [149, 46, 89, 64, 35, 144, 21, 6, 58],
+    ]
+    found = published_grids(*cosines(150, 12), torch.arange(150), side=3)
+    assert found.indices.tolist() == np.array(theirs)[:, [0, 3, 6, 1, 4, 7, 2, 5, 8]].tolist()  # column by column
+
+
 def test_a_grid_is_its_images_row_by_row() -> None:
     images = torch.arange(9.0).view(9, 1, 1, 1).expand(9, 3, 2, 2)
     grid = compose(images, torch.tensor([[8, 1, 2, 3, 4, 5, 6, 7, 0]]), side=3)
