@@ -6,7 +6,6 @@ a little less than 1. In DiFull and DiPart (`disconnected`) the other cells cann
 Source: B-cos v2, section 4 and C.2.1, Figures 3 and 5-7; Rao et al. 2022.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from scs_eval.analyses.attribution import check_answer, find_method
 from scs_eval.analyses.batching import fitting, in_halves
 from scs_eval.analyses.disconnected import LAYER_METHODS, SETTINGS, Disconnected, disconnect, disconnected_maps, tiles
 from scs_eval.analyses.game_grids import Grids, compose, places_of
+from scs_eval.analyses.game_play import SHOWN, play
 from scs_eval.analyses.inputs import check_images, check_labels, logits_of
 from scs_eval.analyses.localisation_result import LocalisationResult
 from scs_eval.analyses.many_classes import SHARED, pixel_maps
@@ -28,7 +28,6 @@ from scs_eval.analyses.pointing import (
     default_smooth,
     published_scores,
     scores,
-    smoothed,
     top_counts,
     top_scores,
 )
@@ -42,9 +41,7 @@ PROTOCOLS = ("paper", "bcos-v2")
 LOOKS = ("auto", "whole", "windows")
 COARSE = ("gradcam", "normgrad", "rollout")
 WHOLE = "whole grid"
-SHOWN = 3  # grids whose maps are kept
 FEW = 4  # grids at once of a costly method
-SAVE_SECONDS = 5.0
 
 Maps = Callable[[Tensor, Tensor], Tensor]  # grids (G, 3, H, W), targets (G, n²) -> (G, n², H, W)
 
@@ -125,7 +122,7 @@ def localisation(
         "smooth": smooth, "top": top, "method": method, "side": grids.side, "square": square,
     }  # fmt: skip
     key = work_key(model, images, {**settings, "indices": grids.indices.tolist(), "targets": grids.targets.tolist()})
-    outcome = _play(
+    outcome = play(
         maps_of, score, images, places, torch.from_numpy(grids.targets), side=grids.side, smooth=smooth,
         batch_size=batch_size, store=Partial(partial, key) if partial else None, progress=progress, resumed=resumed,
     )  # fmt: skip
@@ -270,50 +267,3 @@ def _batch_size(
     else:
         fits = fitting(heads or model, grid, each=1 if method in shared else cells)
     return fits if find_method(method).cheap else min(FEW, fits)
-
-
-def _play(
-    maps_of: Maps,
-    score: Callable[[Tensor], tuple[Tensor, Tensor]],
-    images: Tensor,
-    places: Tensor,
-    targets: Tensor,
-    *,
-    side: int,
-    smooth: int,
-    batch_size: int,
-    store: Partial | None,
-    progress: Callable[[int], None] | None,
-    resumed: Callable[[int, float], None] | None,
-) -> dict[str, np.ndarray]:
-    """Scores of all grids, and the first few's smoothed maps; goes on where the store ends and keeps it up to date."""
-    advance = progress or (lambda _: None)
-    done = store.load() if store else {}
-    count = len(done.get("scores", ()))
-    spent, saved = float(done.get("seconds", 0.0)), time.monotonic()
-    if resumed is not None:
-        resumed(count, spent)
-    else:
-        advance(count)
-
-    def work(part: slice) -> dict[str, np.ndarray]:
-        here = slice(part.start + count, part.stop + count)
-        maps = maps_of(compose(images, places[here], side=side), targets[here]).cpu()
-        found, tops = score(maps)
-        shown = smoothed(maps[: max(0, SHOWN - here.start)].double(), smooth)
-        return {"scores": found.numpy(), "top_scores": tops.double().numpy(), "maps": shown.numpy()}
-
-    try:
-        clock = time.perf_counter()
-        for part, new in in_halves(len(places) - count, batch_size, work):
-            spent, clock = spent + time.perf_counter() - clock, time.perf_counter()
-            joined = {key: np.concatenate([done[key], new[key]]) if key in done else new[key] for key in new}
-            done = {**joined, "seconds": np.array(spent)}
-            advance(part.stop - part.start)
-            if store and time.monotonic() - saved > SAVE_SECONDS:
-                store.save(done)
-                saved = time.monotonic()
-    finally:
-        if store and done:
-            store.save(done)
-    return done
