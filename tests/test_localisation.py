@@ -115,7 +115,7 @@ def test_occlusion_hides_as_much_of_a_grid_as_of_an_image() -> None:
     model = Painter()
     options = {"classes": CLASSES, "method": "occlusion", "smooth": 1}
     found = localisation(model, images, LABELS, grids(1), **options)  # type: ignore[arg-type]
-    assert model.passes[-3:] == [1, 500, 23 * 23 - 500]
+    assert sum(model.passes[-2:]) == 23 * 23
     assert (found.square, found.settings["square"], found.table()["square"].item()) == (2, 2, 2)
     assert found.summary()["square"].item() == "2"
     through = localisation(model, images, LABELS, grids(1), look="windows", **options)  # type: ignore[arg-type]

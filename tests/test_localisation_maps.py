@@ -104,7 +104,7 @@ def test_classes_share_a_forward_pass(method: str, passes: list[int]) -> None:
 
 
 def test_large_images_are_hidden_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(perturbation, "PIXELS_AT_ONCE", 100 * 16 * 16)
+    monkeypatch.setattr(perturbation, "PIXELS_ON_CPU", 100 * 16 * 16)
     model = convolutional()
     seen = count_passes(model)
     found = pixel_maps(model, GRIDS[:1], TARGETS[:1], method="lime")
