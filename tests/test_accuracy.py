@@ -317,6 +317,7 @@ def test_what_is_known_of_a_model() -> None:
         "earlier_paper_accuracy": 0.7761,
     }
     assert set(Known.__annotations__) == set(known)
+    assert known_of("rohrer100k_scs", data="cifar10:test") == known
     assert known_of("rohrer100k_scs", data="some/folder") == {}  # the paper's figures are of CIFAR-10
     assert known_of("mine.pt", data="sample") == {}
 

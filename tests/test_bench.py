@@ -185,6 +185,12 @@ def test_every_suite_has_a_command_line_name():
     assert {suite.SUITE for suite in (layers, loading, attacks, explanations, startup)} == set(run.SUITES)
 
 
+def test_loading_is_measured_against_a_training_step(monkeypatch):
+    monkeypatch.setattr(loading, "IMAGES", 40)
+    found = list(loading.targets(Settings(rounds=2, batch=8), print))
+    assert [(line.goal, line.faster, len(line.ours), len(line.theirs)) for line in found] == [(0.1, False, 2, 2)]
+
+
 def test_threads_are_put_back():
     before = torch.get_num_threads()
     bench([], settings=Settings(threads=before + 1))

@@ -281,7 +281,7 @@ def start(out, *more, step_seconds=0.2):
     )
 
 
-def wait_for(condition, process, seconds=60):
+def wait_for(condition, process, seconds=180):
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -294,7 +294,7 @@ def test_a_run_that_was_cut_off_and_resumed_is_the_uninterrupted_one(whole, tmp_
     out = tmp_path / "run"
     process = start(out)
     records = out / "records.csv"
-    wait_for(lambda: records.exists() and records.read_text().count("\n") == 3, process)
+    wait_for(lambda: records.exists() and records.read_text().count("\n") >= 3, process)
     time.sleep(0.3)  # into the third epoch, which takes a second
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
@@ -302,7 +302,7 @@ def test_a_run_that_was_cut_off_and_resumed_is_the_uninterrupted_one(whole, tmp_
     if number == signal.SIGTERM:
         assert process.returncode == 128 + number
         assert errors == f"Stopped; go on with: scs-eval train --resume --out {out}\n"
-        assert torch.load(out / "checkpoint.pt", weights_only=True)["epoch"] == 3
+        assert torch.load(out / "checkpoint.pt", weights_only=True)["epoch"] >= 3
     else:
         assert process.returncode == -number
     with records.open("a") as file:
@@ -370,11 +370,12 @@ def test_a_signal_to_the_readers_of_a_folder_loses_nothing(folder, tmp_path):
         env={**os.environ, "STEP_SECONDS": "0.3"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     )  # fmt: skip
-    wait_for(lambda: (out / "records.csv").exists() and (out / "records.csv").read_text().count("\n") == 2, process)
+    wait_for(lambda: (out / "records.csv").exists() and (out / "records.csv").read_text().count("\n") >= 2, process)
     time.sleep(0.5)
     os.killpg(process.pid, signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (143, f"Stopped; go on with: scs-eval train --resume --out {out}\n")
+    assert process.returncode == 143
+    assert errors.endswith(f"Stopped; go on with: scs-eval train --resume --out {out}\n")
     state = torch.load(out / "checkpoint.pt", weights_only=True)
     assert (state["epoch"], state["batch"]) >= (2, 1)
 
@@ -515,12 +516,12 @@ def test_two_processes_train_what_one_does_at_the_same_global_batch(tmp_path):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     cut = subprocess.Popen(command, env=slow, **pipes)
     records = tmp_path / "two" / "records.csv"
-    wait_for(lambda: records.exists() and records.read_text().count("\n") == 2, cut)
+    wait_for(lambda: records.exists() and records.read_text().count("\n") >= 2, cut)
     time.sleep(0.3)  # into the second epoch, which takes a second
     cut.terminate()
     said, errors = cut.communicate(timeout=60)
     assert f"Stopped; go on with: scs-eval train --resume --out {tmp_path / 'two'}" in errors
-    assert torch.load(tmp_path / "two" / "checkpoint.pt", weights_only=True)["epoch"] == 2
+    assert 2 <= torch.load(tmp_path / "two" / "checkpoint.pt", weights_only=True)["epoch"] < 4
     done = subprocess.run([*command, "--resume"], env={**slow, "STEP_SECONDS": "0"}, timeout=120, check=False, **pipes)
     assert done.returncode == 0, done.stderr
     assert len((said + done.stdout).splitlines()) == 5  # only one process talks
@@ -651,7 +652,8 @@ def test_a_cluster_gets_one_job_a_model(tmp_path, monkeypatch):
             assert (folder, cluster, slurm_max_num_timeout) == (tmp_path / "submitit", "slurm", 1000)
 
         def update_parameters(self, **parameters):
-            assert parameters == {"name": "scs-eval", "slurm_partition": "gpu", "timeout_min": 90}
+            chosen = {"slurm_partition": "gpu", "timeout_min": 90}
+            assert parameters == {"name": "scs-eval", "slurm_signal_delay_s": 300, **chosen}
 
         def submit(self, task):
             submitted.append(task)
@@ -690,6 +692,7 @@ def test_a_job_whose_time_is_up_saves_and_hands_the_signal_on(tmp_path, monkeypa
         task()
         assert (tmp_path / "run" / "tiny_scs.safetensors").exists()
         stop_by = signal.SIGTERM
+        monkeypatch.setattr("scs_eval.training.cluster.GRACE_SECONDS", 0)
         with pytest.raises(InterruptedError, match="SIGTERM stopped the training of tiny_scs"):
             ClusterTask(job(tmp_path / "other"))()
     finally:
@@ -704,7 +707,7 @@ def test_submitit_trains_on_this_machine(folder, tmp_path):
     assert done.exit_code == 0, done.output
     assert done.output.splitlines()[-1] == str(tmp_path / "submitit")
     weights = tmp_path / "rohrer25k_conv" / "rohrer25k_conv.safetensors"
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     while not weights.exists():
         assert time.monotonic() < end, "\n".join(log.read_text() for log in (tmp_path / "submitit").glob("*_log.*"))
         time.sleep(0.1)

@@ -90,7 +90,7 @@ def known_of(name: str, *, data: str) -> "Known":
     from scs_eval.models.checkpoints import weights_index
     from scs_eval.report.paper import paper_rows
 
-    if data not in NAMES:
+    if data.partition(":")[0] not in NAMES:  # a source also says which part it is: cifar10:test
         return Known()
     entry = weights_index().get(name, {}) if asked_for()["weights"] is None else {}  # else they are other weights
     paper, earlier = (*paper_rows().get(name, ()), None, None)[:2]

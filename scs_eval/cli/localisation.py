@@ -185,6 +185,7 @@ def run_all(
     If there is no result, whatever was in the way is raised.
     """
     from scs_eval.analyses.layer_maps import UnsuitableError
+    from scs_eval.analyses.shards import processes
 
     results, lines, failures = [], [], []
     with progress("localisation", sum(len(grids[name]) for name, _ in jobs)) as advance:
@@ -196,6 +197,8 @@ def run_all(
                 lines.append(f"Left out: {name}, {method}: {error}")
                 advance(len(grids[name]))
             except Exception as error:  # what is finished is to be written all the same
+                if isinstance(error, InputError) or processes() > 1:  # a wrong request; others wait for this process
+                    raise
                 lines.append(f"Failed: {name}, {method}: {type(error).__name__}: {error}")
                 failures.append(error)
                 advance(len(grids[name]))

@@ -1,6 +1,7 @@
 """`scs-eval zoo train`: train many models."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,18 +58,19 @@ def train_command(
 def _plan(context: click.Context, pattern: str, out: Path, recipe_name: str | None) -> list[Job]:
     """The jobs that are left to do."""
     settings, overrides = given(context, Job), given(context, Recipe)
-    jobs = [
-        plan_job(
-            model=name, out=out / name, recipe_name=recipe_name, settings=settings, overrides=overrides, resume=True
-        )
-        for name in _names(pattern)
-    ]
-    finished = [job for job in jobs if Workspace(job.out).finished]
-    say(f"{len(jobs)} models match, {len(finished)} of them are finished.")
-    for job in finished:
-        if Workspace(job.out).begun and (other := job.difference(read_run(job.out))):
-            say(f"{job.model} was finished with {other}; another --out trains it so", err=True)
-    return [job for job in jobs if job not in finished]
+
+    def plan(name: str) -> Job:
+        asked: dict[str, Any] = {"recipe_name": recipe_name, "settings": settings, "overrides": overrides}
+        return plan_job(model=name, out=out / name, resume=True, **asked)
+
+    names = _names(pattern)
+    finished = [name for name in names if Workspace(out / name).finished]
+    say(f"{len(names)} models match, {len(finished)} of them are finished.")
+    for name in finished:
+        with suppress(InputError):  # who knows how it was trained; it is not trained again
+            if other := plan(name).difference(read_run(out / name)):
+                say(f"{name} was finished with {other}; another --out trains it so", err=True)
+    return [plan(name) for name in names if name not in finished]
 
 
 def _names(pattern: str) -> list[str]:

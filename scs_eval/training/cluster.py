@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from scs_eval.training.job import Job
 from scs_eval.training.signals import REQUEUE
 
 DEFAULTS = {"name": "scs-eval", "timeout_min": 24 * 60}  # submitit's own limit is five minutes
-REQUEUES = 1000  # as often as the time runs out: every attempt goes on where the one before stopped
+REQUEUES = 1000  # when the time runs out: every attempt goes on where the one before stopped
+NOTICE_SECONDS = 300  # before the time is up: an evaluation, which does not look for signals, may take a while
+GRACE_SECONDS = 600  # SLURM queues a preempted job again if that is still there when its grace is over
 
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """What a node runs; submitit calls `checkpoint` when the time is up or the job is preempted."""
+    """What a node runs; submitit calls `checkpoint` when the time is up."""
 
     job: Job
 
@@ -31,6 +34,7 @@ class ClusterTask:
         if stopped_by in REQUEUE:
             os.kill(os.getpid(), stopped_by)
         elif stopped_by:
+            time.sleep(GRACE_SECONDS if stopped_by == signal.SIGTERM else 0)
             name = signal.Signals(stopped_by).name
             raise InterruptedError(f"{name} stopped the training of {self.job.model}; the same command goes on")
 
@@ -52,16 +56,16 @@ def submit(jobs: list[Job], *, cluster: str, logs: Path, parameters: dict[str, A
         raise InputError("--cluster needs submitit: pip install 'scs-eval[cluster]'") from error
     executor = AutoExecutor(folder=logs, cluster=cluster, **{f"{cluster}_max_num_timeout": REQUEUES})
     try:
-        executor.update_parameters(**{**DEFAULTS, **_gpus(cluster), **parameters})
+        executor.update_parameters(**{**DEFAULTS, **_usual(cluster), **parameters})
     except (NameError, TypeError, AssertionError) as error:
         raise InputError(f"submitit refuses the cluster options: {error}") from error
     return [executor.submit(ClusterTask(job)).job_id for job in jobs]
 
 
-def _gpus(cluster: str) -> dict[str, int]:
-    """submitit hides the GPUs of this machine from its jobs unless some are asked for."""
-    if cluster != "local":
-        return {}
+def _usual(cluster: str) -> dict[str, int]:
+    """On this machine all GPUs, which submitit would hide from its jobs; under SLURM time enough to stop."""
+    if cluster == "slurm":
+        return {"slurm_signal_delay_s": NOTICE_SECONDS}
     import torch
 
     return {"gpus_per_node": torch.cuda.device_count()}

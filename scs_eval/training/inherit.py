@@ -38,9 +38,12 @@ def inherit_weights(model: nn.Module, checkpoint: Path) -> Inheritance:
 
 
 def _refuse_stranger(model: nn.Module, carried: list[str], checkpoint: Path) -> None:
-    """Raise unless every kernel but the classifier's came over: half a network from elsewhere is nobody's intention."""
+    """Raise unless all kernels but the first and the last came over: half a network is nobody's intention.
+
+    The first may see other channels than its twin's (the patches of a ViT), the last may know other classes.
+    """
     kernels = [name for name, value in model.named_parameters() if value.ndim > 1 and name.endswith("weight")]
-    missing = [name for name in kernels[:-1] if name not in carried]
+    missing = [name for name in kernels[1:-1] or kernels if name not in carried]
     if missing:
         raise InputError(
             f"{checkpoint} has no weight that fits {len(missing)} of the {len(kernels)} kernels of this model by name "

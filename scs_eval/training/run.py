@@ -61,6 +61,8 @@ def _refuse_size(model: nn.Module, size: int, *, name: str) -> None:
     try:
         with torch.inference_mode():
             model(torch.full((1, 3, size, size), 0.5))
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise InputError(f"{name} cannot take {size}×{size} pixels; set --image-size and --eval-size") from error
     finally:

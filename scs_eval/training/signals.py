@@ -49,5 +49,5 @@ def stop_on_signal() -> Iterator[StopRequest]:
 
 def ignore_stop_signals(_worker: int) -> None:
     """For processes that read images: a signal to the whole group is the trainer's to answer, who then ends them."""
-    for number in STOP:
+    for number in (*STOP, *REQUEUE):
         signal.signal(number, signal.SIG_IGN)

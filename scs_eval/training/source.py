@@ -14,7 +14,7 @@ from scs_eval.training.distributed import World
 from scs_eval.training.randomness import generator
 from scs_eval.training.recipe import Recipe
 
-EVAL_BATCH = 500
+EVAL_BATCH, EVAL_PIXELS = 500, 100 * 224**2  # images at once in an evaluation: so many, and so large in all
 
 
 class Source(Protocol):
@@ -74,7 +74,7 @@ class ArraySource:
     def test_batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """In order, as they are."""
         mine = self.world.share(torch.arange(len(self.test_images), device=self.world.device))
-        for chosen in mine.split(EVAL_BATCH):
+        for chosen in mine.split(max(1, min(EVAL_BATCH, EVAL_PIXELS // self.sizes[0] ** 2))):
             yield self._enlarged(to_unit(self.test_images[chosen])), self.test_labels[chosen]
 
     def _enlarged(self, images: Tensor) -> Tensor:

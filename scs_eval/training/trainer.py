@@ -58,7 +58,7 @@ class Trainer:
 
     @property
     def best_guess(self) -> nn.Module:
-        """The model to evaluate and to keep: the averaged one where the recipe averages."""
+        """The model to evaluate and to keep: the averaged one as soon as the recipe has an average."""
         return self.average.module if self.average and self.average.begun else self.model
 
     def train_step(self, images: Tensor, labels: Tensor) -> None:

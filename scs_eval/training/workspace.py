@@ -33,10 +33,10 @@ class Workspace:
     @contextmanager
     def held(self, *, resume: bool, overwrite: bool) -> Iterator[None]:
         """Keep the directory for this process, or say why it cannot be used."""
-        if not overwrite:
-            self._refuse_occupied(resume=resume)
         self._try_writing()
         with _locked(self.directory):
+            if not overwrite:
+                self._refuse_occupied(resume=resume)
             yield
 
     def check_space(self, *, needed: int) -> None:
@@ -63,7 +63,7 @@ class Workspace:
     def _try_writing(self) -> None:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            probe = self.directory / "probe"
+            probe = self.directory / f"probe-{os.getpid()}"
             write_atomically(probe, b"x")
             probe.unlink()
         except OSError as error:
@@ -72,7 +72,7 @@ class Workspace:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Hold the directory's lock, which the system takes back from a process that dies; where it has no locks, go on."""
+    """Hold the directory's lock, which ends with the process and those it started; where there are no locks, go on."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -80,12 +80,12 @@ def _locked(directory: Path) -> Iterator[None]:
         return
     handle = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise InputError(f"another process is training in {directory}; choose another --out, or wait for it") from error
-    except OSError:  # a file system without locks
-        pass
-    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(f"another process is training in {directory}; choose another --out, or wait") from error
+        except OSError:  # a file system without locks
+            pass
         yield
     finally:
         os.close(handle)
