@@ -12,7 +12,7 @@ ALLOWED = {
     "data": {"data", "errors"},
     "report": {"report", "analyses", "errors"},
     "training": {"training", "models", "data", "errors"},
-    "benchmarks": {"benchmarks", "analyses", "models", "data", "ranges", "errors"},
+    "benchmarks": {"benchmarks", "analyses", "training", "models", "data", "ranges", "errors"},
 }
 # One module per question. They build on the files beside them, never on one another; `compare` asks them all.
 QUESTIONS = {"accuracy", "saliency", "contributions", "neurons", "faithfulness", "localisation", "pgd", "dynamics"}
