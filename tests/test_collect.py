@@ -53,6 +53,8 @@ def test_epochs_of_a_paper_are_said_of_its_own_networks_only():
     assert paper_epochs("rohrer100k_scs", in_scs_paper=True) == 800
     assert paper_epochs("rohrer100k_bcos", in_scs_paper=False) is None
     assert paper_epochs("resnet20_bcos", in_scs_paper=False) == 100
+    assert paper_epochs("resnet20_conv", in_scs_paper=False) is None  # the B-cos paper quotes others for it
+    assert paper_epochs("bcos_cnn9_w=0.25_b=1", in_scs_paper=False) == 100
     assert paper_epochs("resnet18_224_scs", in_scs_paper=True) == 200
 
 

@@ -10,9 +10,8 @@ import click
 from scs_eval.errors import InputError
 from scs_eval.training.records import write_atomically
 
-# By the beginning of the name. The SCS paper trains no Rohrer network of other layers; the B-cos paper's CIFAR networks
-# are the ResNets and the 9-layer one.
-PAPER_EPOCHS = {"rohrer": 800, "resnet18": 200, "resnet": 100, "bcos": 100}
+SCS_EPOCHS, SCS_RESNET_EPOCHS, BCOS_EPOCHS = 800, 200, 100  # of CIFAR-10, in the two papers
+BCOS_NETWORKS = "resnet20", "resnet32", "resnet44", "resnet56", "bcos_cnn9"
 
 
 @click.command("collect")
@@ -82,6 +81,6 @@ def entry(file: Path) -> dict[str, Any]:
 
 def paper_epochs(name: str, *, in_scs_paper: bool) -> int | None:
     """For how many epochs a paper trained this network; None if none did."""
-    if name.startswith("rohrer") and not in_scs_paper:
-        return None
-    return next((epochs for start, epochs in PAPER_EPOCHS.items() if name.startswith(start)), None)
+    if in_scs_paper:
+        return SCS_RESNET_EPOCHS if name.startswith("resnet18") else SCS_EPOCHS
+    return BCOS_EPOCHS if "bcos" in name and name.startswith(BCOS_NETWORKS) else None
