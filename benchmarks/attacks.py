@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.attacks.settings import Attack
-from scs_eval.analyses.sweep import Sweep, sweep
+from scs_eval.analyses.attacks.config import Attack
+from scs_eval.analyses.attacks.sweep import Sweep, sweep
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target, contest, grow
 from scs_eval.data import load_data
-from scs_eval.models.checkpoints import load_model
+from scs_eval.models.loading.load import load_model
 from scs_eval.ranges import parse_range
 
 SUITE = "attacks"
@@ -64,7 +64,9 @@ def _ready(name: str, n: int) -> tuple[nn.Module, Tensor, Tensor]:
 
 
 def _sweep(model: nn.Module, images: Tensor, labels: Tensor, eps: list[float], *, seed: int = 0) -> Sweep:
-    return sweep(model, images, labels, eps, attacks=[Attack(steps=STEPS, step=STEP)], seed=seed)
+    return sweep(
+        model, images, labels, eps, attacks=[Attack(steps=STEPS, rel_step_size=STEP)], seed=seed, polished=False
+    )
 
 
 def _robust(torchattacks: Any, model: nn.Module, images: Tensor, labels: Tensor, eps: float) -> float:

@@ -7,14 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scs_eval.analyses.attribution import INTGRAD_STEPS, attribute
+from scs_eval.analyses.attribution.attribute import attribute
+from scs_eval.analyses.attribution.gradient import INTGRAD_STEPS
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target, contest, grow
 from scs_eval.benchmarks.peers import published_resnet20
 from scs_eval.benchmarks.work import batch, explain
 from scs_eval.data import load_data
-from scs_eval.models.checkpoints import load_model
-from scs_eval.models.decomposition import decompose
-from scs_eval.models.registry import create_model
+from scs_eval.models.explain.decomposition import decompose
+from scs_eval.models.loading.load import load_model
+from scs_eval.models.zoo.registry import create_model
 
 SUITE = "explanations"
 CELLS = 3  # of a grid, on a side

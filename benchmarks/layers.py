@@ -13,7 +13,7 @@ from scs_eval.benchmarks.peers import plain_twin, published_cnn9, published_resn
 from scs_eval.benchmarks.rohrer_layer import published_rohrer
 from scs_eval.benchmarks.work import batch, forward, laid_out, step
 from scs_eval.models.architectures.bcos_cnn import gamma
-from scs_eval.models.registry import create_model
+from scs_eval.models.zoo.registry import create_model
 
 SUITE = "layers"
 ROHRER = {"rohrer100k": ((32, 64, 128), 2048), "rohrer583k": ((80, 160, 320), 5120)}

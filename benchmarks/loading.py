@@ -9,10 +9,10 @@ import torch
 
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target, contest
 from scs_eval.benchmarks.work import batch, laid_out, step
-from scs_eval.models.registry import create_model
-from scs_eval.training.distributed import World
+from scs_eval.models.zoo.registry import create_model
+from scs_eval.training.processes import World
 from scs_eval.training.recipe import Recipe
-from scs_eval.training.source import ArraySource
+from scs_eval.training.sources import ArraySource
 
 SUITE = "loading"
 MODEL = "rohrer25k_conv"  # the cheapest step of the zoo

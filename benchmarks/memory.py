@@ -28,7 +28,7 @@ def peak_of(work):
 _STEP = """
 import torch
 from scs_eval.benchmarks.work import batch, laid_out, step
-from scs_eval.models.registry import create_model
+from scs_eval.models.zoo.registry import create_model
 torch.set_num_threads({threads})
 images, labels = batch({images})
 model, images = laid_out(create_model({name!r}, seed=0), images)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from scs_eval.analyses import style
-from scs_eval.analyses.result import Result
+from scs_eval.analyses.core.result import Result
+from scs_eval.analyses.plotting import style
 from scs_eval.benchmarks.contest import Growth, Target
 
 if TYPE_CHECKING:

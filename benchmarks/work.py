@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scs_eval.models.dynamic_linear import explanation_mode
+from scs_eval.models.explain.dynamic_linear import explanation_mode
 
 
 def batch(images: int, size: int = 32) -> tuple[Tensor, Tensor]:

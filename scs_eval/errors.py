@@ -1,9 +1,56 @@
-"""The one exception for a wrong request."""
+"""The one exception for a wrong request, and how its message suggests a name."""
+
+from collections.abc import Iterable
+
+LONGEST_MESSAGE = 800  # characters; what a user or a file wrote may be as long as it likes
 
 
 class InputError(ValueError):
     """What the user asked for cannot be done as asked.
 
     The message is one line: what was expected, what came, what to do. The command line prints it and exits with 2;
-    any other exception is a failure of the work and exits with 1.
+    any other exception is a failure of the work and exits with 1. What a file or a name brought into it cannot write
+    to the terminal: see `printable`.
     """
+
+    def __str__(self) -> str:
+        text = printable(super().__str__())
+        return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE // 2]} … {text[-200:]}"
+
+
+class NotApplicableError(InputError):
+    """An analysis or a method does not apply to this model; the message says why."""
+
+
+def printable(text: str) -> str:
+    """The text on one line, with control characters, escape sequences and lone surrogates spelled out (`\\x1b`)."""
+    if text.isprintable():
+        return text
+    line = " ".join(text.split("\n"))
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+
+
+def shortened(text: str, *, most: int = 60) -> str:
+    """A value that was typed, in quotes, for a message."""
+    shown = repr(text[:most])
+    return shown if len(text) <= most else f"{shown}… ({len(text):,} characters)"
+
+
+def did_you_mean(name: str, names: Iterable[str], *, otherwise: str, most: int = 3) -> str:
+    """The end of a message about an unknown name: the nearest of the known names, else what to do instead."""
+    from difflib import get_close_matches  # only where a name is wrong: the command line starts without it
+
+    near = get_close_matches(name, list(names), n=most, cutoff=0.5)
+    return f"did you mean {' or '.join(near)}?" if near else otherwise
+
+
+LONGEST_NAME = 200  # characters: what a figure and a table can still show
+
+
+def check_name(name: str, *, what: str) -> None:
+    """Raise unless a label or a class name can be written to files, tables and figures; ask before the work."""
+    if not name or len(name) > LONGEST_NAME:
+        shown = f"{name[:40]!r}… with {len(name):,}" if name else "none"
+        raise InputError(f"expected a {what} of 1 to {LONGEST_NAME} characters, got {shown}; choose another name")
+    if not name.isprintable():  # control characters and what is not UTF-8
+        raise InputError(f"expected a {what} of printable UTF-8 characters, got {name!a}; choose another name")

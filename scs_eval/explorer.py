@@ -14,22 +14,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from scs_eval.analyses import colour
-from scs_eval.analyses.attribution import METHODS, attribute, find_method
-from scs_eval.analyses.completeness import percent
+from scs_eval.analyses.attribution.attribute import attribute
+from scs_eval.analyses.attribution.completeness import percent
+from scs_eval.analyses.attribution.methods import METHODS, find_method
 from scs_eval.analyses.contributions import ContributionsResult, contributions
-from scs_eval.analyses.inputs import logits_of
-from scs_eval.analyses.map_grid import COLOURS, scaled
-from scs_eval.analyses.state import evaluating
+from scs_eval.analyses.core.model_state import evaluating
+from scs_eval.analyses.core.validation import logits_of
+from scs_eval.analyses.plotting import colour
+from scs_eval.analyses.plotting.map_columns import COLOURS, scaled
 from scs_eval.errors import InputError
-from scs_eval.models.checkpoints import load_model
+from scs_eval.models.loading.load import load_model
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from scs_eval.data import ImageData
 
-CHEAP = tuple(name for name, method in METHODS.items() if method.cheap and name != "rollout")
+CHEAP = tuple(name for name, method in METHODS.items() if method.cheap and "attention" not in method.needs)
 SIDE = 200  # pixels of a picture on the screen
 PREDICTED, TRUE = "predicted", "true class"
 
@@ -89,16 +90,20 @@ class Explorer:
         self.view.value = f"{content}<p><small>{1000 * self.seconds:.0f} ms</small></p>"
 
     def _content(self) -> str:
-        model, data, place = self.models[self.model.value], self.data, self.image.value
-        image, label = data.images[place : place + 1], int(data.labels[place])
+        model, data, position = self.models[self.model.value], self.data, self.image.value
+        image, label = data.images[position : position + 1], int(data.labels[position])
         with evaluating(model), torch.no_grad():
             logits = logits_of(model, image, classes=len(data.classes))[0].cpu()
         target = self._target(logits, label)
         maps = attribute(model, image, torch.tensor([target]), method=self.method.value)
-        found = _decomposed(model, image, target, data.classes) if self.method.value == "wx" else None
+        decomposed = (
+            _decomposed(model, image, target, data.classes)
+            if find_method(self.method.value).adds_up_to == "logit"
+            else None
+        )
         lines = [_answer(self.model.value, logits, label, data.classes)]
-        lines.append(f"Explained: {data.classes[target]}, logit {logits[target]:.2f}{_sum(found)}.")
-        return _row(_pictures(image, maps, found)) + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+        lines.append(f"Explained: {data.classes[target]}, logit {logits[target]:.2f}{_sum(decomposed)}.")
+        return _row(_pictures(image, maps, decomposed)) + "".join(f"<p>{html.escape(line)}</p>" for line in lines)
 
     def _target(self, logits: "Tensor", label: int) -> int:
         asked = self.class_.value
@@ -116,7 +121,7 @@ def _widgets() -> Any:
 def _captions(data: "ImageData") -> list[tuple[str, int]]:
     """What an image is called, and its place."""
     pairs = zip(data.labels.tolist(), data.indices.tolist(), strict=True)
-    return [(f"{data.classes[label]}, {index}", place) for place, (label, index) in enumerate(pairs)]
+    return [(f"{data.classes[label]}, {index}", position) for position, (label, index) in enumerate(pairs)]
 
 
 def _decomposed(model: "nn.Module", image: "Tensor", target: int, classes: Sequence[str]) -> ContributionsResult:
@@ -126,26 +131,26 @@ def _decomposed(model: "nn.Module", image: "Tensor", target: int, classes: Seque
 def _answer(name: str, logits: "Tensor", label: int, classes: Sequence[str]) -> str:
     """What the model says, with the three likeliest classes, and what is true."""
     chances, places = logits.softmax(0).topk(min(3, len(classes)))
-    said = ", ".join(f"{classes[k]} {percent(p)}" for p, k in zip(chances.tolist(), places.tolist(), strict=True))
-    return f"{name} says {said} (label: {classes[label]})."
+    likeliest = ", ".join(f"{classes[k]} {percent(p)}" for p, k in zip(chances.tolist(), places.tolist(), strict=True))
+    return f"{name} says {likeliest} (label: {classes[label]})."
 
 
-def _sum(found: ContributionsResult | None) -> str:
+def _sum(decomposed: ContributionsResult | None) -> str:
     """What the logit is made of, where W(x) tells."""
-    if found is None:
+    if decomposed is None:
         return ""
-    row = found.table().iloc[0]
+    row = decomposed.table().iloc[0]
     return f" = {row['contributions']:.2f} from pixels + {row['bias']:.2f} bias + {row['residual']:.0e} residual"
 
 
-def _pictures(image: "Tensor", maps: "Tensor", found: ContributionsResult | None) -> dict[str, np.ndarray]:
+def _pictures(image: "Tensor", maps: "Tensor", decomposed: ContributionsResult | None) -> dict[str, np.ndarray]:
     """Title to picture (H, W, 3): the image, W(x) as colours where there are any, size and sign of the map."""
     from matplotlib import colormaps
 
     channels = maps.detach().cpu().double().numpy()[0]
     pictures = {"image": image[0].permute(1, 2, 0).numpy()}
-    if found is not None and found.coloured:
-        pictures["W(x) as colours"] = colour.on_white(found.rgba())[0]
+    if decomposed is not None and decomposed.coloured:
+        pictures["W(x) as colours"] = colour.on_white(decomposed.rgba())[0]
     pictures["size: largest |value| of the channels"] = colormaps[COLOURS](scaled(np.abs(channels).max(0)))[..., :3]
     pictures["sign: for (orange) and against (blue)"] = colour.signed(channels.sum(0)[None])[0]
     return pictures
@@ -155,9 +160,9 @@ def _row(pictures: Mapping[str, np.ndarray]) -> str:
     """Pictures side by side with their titles below, their pixels as they are."""
     crisp = f'style="width:{SIDE}px;image-rendering:pixelated;border:1px solid #8888"'
     cells = [
-        f'<figure style="margin:4px;width:{SIDE}px"><img {crisp} alt="{html.escape(title)}" src="{_source(one)}">'
+        f'<figure style="margin:4px;width:{SIDE}px"><img {crisp} alt="{html.escape(title)}" src="{_source(picture)}">'
         f"<figcaption>{html.escape(title)}</figcaption></figure>"
-        for title, one in pictures.items()
+        for title, picture in pictures.items()
     ]
     return f'<div style="display:flex;flex-wrap:wrap;line-height:1.3">{"".join(cells)}</div>'
 

@@ -26,7 +26,7 @@ def main(site: Path, repository: Path) -> None:
     missing = packages(repository) - packages(site)
     assert not missing, f"the wheel lacks {sorted(missing)}"
     code = (
-        "import json, scs_eval; from scs_eval.models.checkpoints import weights_index; "
+        "import json, scs_eval; from scs_eval.models.loading.load import weights_index; "
         "data = scs_eval.load_data('sample', n=10); model = scs_eval.create_model('rohrer25k_scs'); "
         "trained = [scs_eval.load_model(name) for name in weights_index()]; "
         "print(json.dumps([scs_eval.__file__, len(data), model(data.images).shape[1], len(trained)]))"

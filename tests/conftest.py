@@ -5,5 +5,5 @@ from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))  # tests import reference.py by its name
+sys.path.insert(0, str(Path(__file__).parent / "helpers"))  # tests import these by their names
 torch.set_num_threads(1)

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from scs_eval.analyses.attacks.geometry import Ball
-from scs_eval.analyses.attacks.problem import Seen
+from scs_eval.analyses.attacks.ball import Ball
+from scs_eval.analyses.attacks.objective import Evaluation
 
 _MOMENTUM = 0.75  # α: the weight of the new step
 _ENOUGH = 0.75  # ρ: the share of steps that must gain for the step size to stay
@@ -37,10 +37,10 @@ class Apgd:
         self.gains = torch.zeros(n, dtype=torch.long, device=device)
         self.halved = torch.zeros(n, dtype=torch.bool, device=device)
 
-    def move(self, step: int, points: Tensor, seen: Seen, ball: Ball) -> Tensor:
+    def move(self, step: int, points: Tensor, evaluation: Evaluation, ball: Ball) -> Tensor:
         """The point after `points`, whose loss and gradient were seen."""
-        assert seen.gradient is not None
-        gradient = self._note(step, points, seen)
+        assert evaluation.gradient is not None
+        gradient = self._note(step, points, evaluation)
         if step in self.checkpoints:
             points, gradient = self._judge(step, points, gradient)
         ahead = ball.project(points + ball.step(gradient, self.size))
@@ -50,8 +50,8 @@ class Apgd:
         self.before = points
         return ahead
 
-    def _note(self, step: int, points: Tensor, seen: Seen) -> Tensor:
-        loss, gradient = seen.loss.double(), seen.gradient
+    def _note(self, step: int, points: Tensor, evaluation: Evaluation) -> Tensor:
+        loss, gradient = evaluation.loss.double(), evaluation.gradient
         assert gradient is not None
         if step > 0:
             self.gains = self.gains + (loss > self.loss)

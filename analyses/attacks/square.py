@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scs_eval.analyses.attacks.geometry import Ball
-from scs_eval.analyses.attacks.loop import Best
-from scs_eval.analyses.attacks.problem import Problem
+from scs_eval.analyses.attacks.ball import Ball
+from scs_eval.analyses.attacks.objective import Objective
+from scs_eval.analyses.attacks.pgd import Best
 
 _SHARE = 0.8
 _HALVINGS = (0.001, 0.005, 0.02, 0.1, 0.2, 0.4, 0.6, 0.8)  # parts of the budget
@@ -19,18 +19,18 @@ _TILES = 5  # per side, of the first L2 point
 _AT_ONCE = 100  # queries whose random numbers are drawn together
 
 
-def climb_by_squares(
-    problem: Problem, ball: Ball, draws: list[np.random.Generator], *, steps: int, stop_early: bool
+def run_square_attack(
+    objective: Objective, ball: Ball, draws: list[np.random.Generator], *, steps: int, stop_early: bool
 ) -> Best:
     """The best point of `steps` queries."""
     best, points = Best(ball.centre), _first(ball, draws)
     rows = torch.arange(len(points), device=points.device)
     for query in range(steps):
-        seen = problem.look(points, gradient=False)
-        best.record(rows, points, seen.loss, seen.broken)
-        if stop_early and seen.broken.any():
-            left = (~seen.broken).nonzero()[:, 0]
-            rows, ball, problem = rows[left], ball.of(left), problem.of(left)
+        evaluation = objective.evaluate(points, gradient=False)
+        best.record(rows, points, evaluation.loss, evaluation.is_adversarial)
+        if stop_early and evaluation.is_adversarial.any():
+            left = (~evaluation.is_adversarial).nonzero()[:, 0]
+            rows, ball, objective = rows[left], ball.of(left), objective.of(left)
         if len(rows) == 0:
             break
         if query % _AT_ONCE == 0:

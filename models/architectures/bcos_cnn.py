@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from scs_eval.models.architectures.blocks import quick_layout
+from scs_eval.models.architectures._blocks import quick_layout
+from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.layers import AddInverse, BcosConv2d, LogitLayer
-from scs_eval.models.names import Variant
-from scs_eval.models.transplant import transplant
+from scs_eval.models.zoo.names import Variant
 
 CHANNELS = (64, 64, 128, 128, 128, 256, 256, 256)
 STRIDES = (1, 1, 2, 1, 1, 2, 1, 1)
@@ -65,5 +65,5 @@ def build(variant: Variant, num_classes: int) -> nn.Module:
     """The network; its kernels start where those of its plain twin do, which are torch's for a convolution."""
     twin = BcosCNN9(replace(variant, units="plain"), num_classes)
     model = BcosCNN9(variant, num_classes)
-    transplant(twin.state_dict(), model)
+    transfer_weights(twin.state_dict(), model)
     return model

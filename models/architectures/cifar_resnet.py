@@ -10,7 +10,8 @@ from dataclasses import replace
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scs_eval.models.architectures.blocks import convolution, quick_layout
+from scs_eval.models.architectures._blocks import convolution, quick_layout
+from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.layers import (
     AddInverse,
     AllNorm,
@@ -22,8 +23,7 @@ from scs_eval.models.layers import (
     LogitLayer,
     PositionNorm,
 )
-from scs_eval.models.names import Variant
-from scs_eval.models.transplant import transplant
+from scs_eval.models.zoo.names import Variant
 
 WIDTHS = (16, 32, 64)
 GROUPS = 2  # of the paper's group norm
@@ -126,5 +126,5 @@ def build(variant: Variant, num_classes: int) -> nn.Module:
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(module.weight)
     model = CifarResNet(variant, num_classes)
-    transplant(twin.state_dict(), model)
+    transfer_weights(twin.state_dict(), model)
     return model

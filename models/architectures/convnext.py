@@ -11,10 +11,10 @@ from torch import nn
 from torchvision.models import convnext
 from torchvision.ops import Permute
 
-from scs_eval.models.architectures.imagenet import ImageNetForm
-from scs_eval.models.architectures.swap import bcos_form, become_bcos, without
+from scs_eval.models.architectures._bcos_rules import bcos_rules, become_bcos, without
+from scs_eval.models.architectures._imagenet import ImageNetForm
 from scs_eval.models.layers import BatchNorm, PositionNorm
-from scs_eval.models.names import Variant
+from scs_eval.models.zoo.names import Variant
 
 SHAPES = {  # channels and blocks of each stage, and how often at most a block is skipped in training
     "convnext_tiny": ((96, 192, 384, 768), (3, 3, 9, 3), 0.1),
@@ -35,7 +35,7 @@ class ConvNeXt(ImageNetForm, convnext.ConvNeXt):
         super().__init__(settings, stochastic_depth_prob=skipped, num_classes=num_classes)
         if variant.layer == "bcos":
             self._drop_what_bcos_has_not()
-            become_bcos(self, partial(bcos_form, b=variant.b or 2.0, norm=NORMS[variant.norm or "pn"]))
+            become_bcos(self, bcos_rules(b=variant.b or 2.0, norm=NORMS[variant.norm or "pn"]))
         self.surround(variant, num_classes)
 
     def _drop_what_bcos_has_not(self) -> None:

@@ -1,13 +1,11 @@
 """torchvision's DenseNets and their B-cos form (Huang et al. 2017; B-cos v2, sections 3.3 and 4)."""
 
-from functools import partial
-
 from torch import nn
 from torchvision.models import densenet
 
-from scs_eval.models.architectures.imagenet import ImageNetForm
-from scs_eval.models.architectures.swap import bcos_form, become_bcos
-from scs_eval.models.names import Variant
+from scs_eval.models.architectures._bcos_rules import bcos_rules, become_bcos
+from scs_eval.models.architectures._imagenet import ImageNetForm
+from scs_eval.models.zoo.names import Variant
 
 SHAPES = {  # growth rate, layers of each block, channels of the stem
     "densenet121": (32, (6, 12, 24, 16), 64),
@@ -23,7 +21,7 @@ class DenseNet(ImageNetForm, densenet.DenseNet):
     def __init__(self, variant: Variant, num_classes: int) -> None:
         super().__init__(*SHAPES[variant.architecture], num_classes=num_classes)
         if variant.layer == "bcos":
-            become_bcos(self, partial(bcos_form, b=variant.b or 2.0))
+            become_bcos(self, bcos_rules(b=variant.b or 2.0))
         self.surround(variant, num_classes)
 
 

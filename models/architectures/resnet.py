@@ -9,12 +9,12 @@ from typing import Any
 from torch import Tensor, nn
 from torchvision.models import resnet
 
-from scs_eval.models.architectures.blocks import POOLS, convolution
-from scs_eval.models.architectures.imagenet import encoding
-from scs_eval.models.architectures.swap import replace_modules
+from scs_eval.models.architectures._blocks import POOLS, convolution
+from scs_eval.models.architectures._imagenet import encoding
+from scs_eval.models.conversion.swap import Rule, swap_layers
+from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.layers import BatchNorm, BcosConv2d, LogitLayer
-from scs_eval.models.names import Variant
-from scs_eval.models.transplant import transplant
+from scs_eval.models.zoo.names import Variant
 
 SHAPES: dict[str, dict[str, Any]] = {
     "resnet18": {"block": resnet.BasicBlock, "layers": [2, 2, 2, 2]},
@@ -35,13 +35,13 @@ class ResNet(resnet.ResNet):
         start = self.state_dict()  # torchvision's initial weights, which every variant starts from
         self.bcos = variant.layer == "bcos"
         features = 512 * SHAPES[shape]["block"].expansion
-        replace_modules(self, lambda module: _replacement(module, variant))
+        swap_layers(self, _rules(variant))
         if self.bcos:
             self.fc: nn.Module = BcosConv2d(features, num_classes, 1, b=variant.b or 2.0)
         # The SCS paper's ResNet-18 sees pixels as they are, whatever its layers.
         self.encode = nn.Identity() if shape == "resnet18" and not self.bcos else encoding(variant)
         self.logits = LogitLayer(num_classes) if self.bcos else nn.Identity()
-        transplant(start, self)
+        transfer_weights(start, self)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, 3, H, W) to logits (N, classes)."""
@@ -52,23 +52,30 @@ class ResNet(resnet.ResNet):
         return self.fc(self.avgpool(x).flatten(1))
 
 
-def _replacement(module: nn.Module, variant: Variant) -> nn.Module | None:
-    if isinstance(module, nn.Conv2d):
-        return _convolution(module, variant)
-    if isinstance(module, nn.ReLU):  # not in place: the layers before it keep their output for the backward pass
-        return nn.ReLU() if variant.activation == "relu" else nn.Identity()
-    if isinstance(module, nn.BatchNorm2d):
-        norms = {"bn": module, "bnu": BatchNorm(module.num_features), "nobn": nn.Identity()}
-        return norms[variant.norm or "bn"]
-    if isinstance(module, nn.MaxPool2d):
-        return nn.AvgPool2d(3, 2, 1) if variant.pooling == "avgpool" else POOLS[variant.pooling or "maxpool"](3, 2, 1)
-    return None
+def _rules(variant: Variant) -> list[Rule]:
+    return [
+        Rule((nn.Conv2d,), lambda conv: _convolution(conv, variant)),
+        # Not in place: the layers before it keep their output for the backward pass.
+        Rule((nn.ReLU,), lambda _: nn.ReLU() if variant.activation == "relu" else nn.Identity()),
+        Rule((nn.BatchNorm2d,), lambda norm: _norm(norm, variant)),
+        Rule((nn.MaxPool2d,), lambda _: _pool(variant)),
+    ]
+
+
+def _norm(norm: nn.BatchNorm2d, variant: Variant) -> nn.Module | None:
+    if variant.norm == "nobn":
+        return nn.Identity()
+    return BatchNorm(norm.num_features) if variant.norm == "bnu" else None
+
+
+def _pool(variant: Variant) -> nn.Module:
+    return nn.AvgPool2d(3, 2, 1) if variant.pooling == "avgpool" else POOLS[variant.pooling or "maxpool"](3, 2, 1)
 
 
 def _convolution(conv: nn.Conv2d, variant: Variant) -> nn.Module:
     inputs = 6 if variant.layer == "bcos" and conv.in_channels == 3 else conv.in_channels
-    place = {"stride": conv.stride, "padding": conv.padding, "groups": conv.groups}
-    block = convolution(variant, inputs, conv.out_channels, conv.kernel_size, **place)  # type: ignore[arg-type]
+    geometry = {"stride": conv.stride, "padding": conv.padding, "groups": conv.groups}
+    block = convolution(variant, inputs, conv.out_channels, conv.kernel_size, **geometry)  # type: ignore[arg-type]
     return block.layer  # type: ignore[return-value]
 
 

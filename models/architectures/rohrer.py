@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from scs_eval.models.architectures.blocks import POOLS, convolution, quick_layout
+from scs_eval.models.architectures._blocks import POOLS, convolution, quick_layout
+from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.layers import AddInverse, BcosLinear, LogitLayer
-from scs_eval.models.names import Variant
-from scs_eval.models.transplant import transplant
+from scs_eval.models.zoo.names import Variant
 
 
 class Stage(NamedTuple):
@@ -90,5 +90,5 @@ def build(variant: Variant, num_classes: int) -> nn.Module:
     """The network, its kernels and head starting where those of its convolution twin do."""
     twin = Rohrer(replace(variant, layer="conv"), num_classes)
     model = Rohrer(variant, num_classes)
-    transplant(twin.state_dict(), model)
+    transfer_weights(twin.state_dict(), model)
     return model

@@ -4,15 +4,14 @@ Source: Simonyan and Zisserman 2015; B-cos v2, sections 3.3 and 4. The B-cos for
 of three layers is convolutional: the first sees 7×7 pixels of the features, padded, where VGG's sees all at once.
 """
 
-from functools import partial
-
 from torch import nn
 from torchvision.models import vgg
 
-from scs_eval.models.architectures.imagenet import ImageNetForm
-from scs_eval.models.architectures.swap import bcos_form, become_bcos, without
+from scs_eval.models.architectures._bcos_rules import bcos_rules, become_bcos, without
+from scs_eval.models.architectures._imagenet import ImageNetForm
+from scs_eval.models.conversion.swap import Kinds, Rule
 from scs_eval.models.layers import BcosConv2d
-from scs_eval.models.names import Variant
+from scs_eval.models.zoo.names import Variant
 
 
 class VGG(ImageNetForm, vgg.VGG):
@@ -25,14 +24,17 @@ class VGG(ImageNetForm, vgg.VGG):
         if variant.layer == "bcos":
             self.features = without(self.features, nn.ReLU)
             self.classifier = without(self.classifier, nn.ReLU, nn.Dropout)
-            become_bcos(self, partial(_bcos_form, b=variant.b or 2.0))
+            become_bcos(self, _bcos_rules(variant.b or 2.0))
         self.surround(variant, num_classes)
 
 
-def _bcos_form(module: nn.Module, *, b: float) -> nn.Module | None:
-    if isinstance(module, nn.Linear) and module.in_features == 512 * 7 * 7:
-        return BcosConv2d(512, module.out_features, 7, padding=3, b=b)
-    return bcos_form(module, b=b)
+def _bcos_rules(b: float) -> list[Rule]:
+    first = Rule((nn.Linear,), lambda linear: BcosConv2d(512, linear.out_features, 7, padding=3, b=b), _sees_all)
+    return [first, *bcos_rules(b=b)]
+
+
+def _sees_all(module: nn.Module, kinds: Kinds) -> bool:
+    return isinstance(module, kinds) and getattr(module, "in_features", 0) == 512 * 7 * 7
 
 
 def build(variant: Variant, num_classes: int) -> nn.Module:

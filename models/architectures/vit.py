@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.errors import InputError
-from scs_eval.models.architectures.imagenet import encoding
+from scs_eval.models.architectures._imagenet import encoding
+from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.layers import BcosConv2d, BcosLinear, LayerNorm, LogitLayer, SelfAttention
 from scs_eval.models.layers.token_norm import TokenNorm
-from scs_eval.models.names import Variant
-from scs_eval.models.transplant import transplant
+from scs_eval.models.zoo.names import Variant
 
 
 class Shape(NamedTuple):
@@ -64,9 +64,9 @@ class Kind:
         parts: list[nn.Module] = []
         inputs = 6 if self.bcos else 3
         for outputs in channels:
-            place = (inputs, outputs, 3, 2 if outputs > inputs else 1, 1)
+            shape = (inputs, outputs, 3, 2 if outputs > inputs else 1, 1)
             parts += [
-                BcosConv2d(*place, b=self.b) if self.bcos else nn.Conv2d(*place),
+                BcosConv2d(*shape, b=self.b) if self.bcos else nn.Conv2d(*shape),
                 LayerNorm(outputs, centred=True) if self.bcos else nn.GroupNorm(1, outputs),
                 self.activation(),
             ]
@@ -186,5 +186,5 @@ def build(variant: Variant, num_classes: int) -> nn.Module:
         if not SHAPES[variant.architecture].stem:
             rgb = start["to_patch_embedding.linear.weight"].unflatten(1, (-1, 3))
             start["to_patch_embedding.linear.weight"] = torch.cat([rgb, -rgb], 2).flatten(1) / 2
-        transplant(start, model)
+        transfer_weights(start, model)
     return model

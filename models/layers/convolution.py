@@ -17,8 +17,8 @@ class Geometry(NamedTuple):
     dilation: tuple[int, int]
     groups: int
 
-    def places(self, size: torch.Size) -> tuple[int, int]:
-        """How many patches fit into an image of this height and width, down and across."""
+    def output_size(self, size: torch.Size) -> tuple[int, int]:
+        """Height and width of the output for an image of this size."""
         down, across = (
             (side + 2 * pad - step * (kernel - 1) - 1) // stride + 1
             for side, pad, step, kernel, stride in zip(
@@ -57,8 +57,8 @@ def convolve(x: Tensor, weight: Tensor, at: Geometry) -> Tensor:
 def laid_out_like(x: Tensor, weight: Tensor) -> Tensor:
     """The kernels channels last if the images are.
 
-    Of a batch of one image torch cannot always tell (the stride of its first dimension is arbitrary); it then asks the
-    kernels, and with the wrong answer nine rows of W(x) of a B-cos ResNet-20 take a fifth longer.
+    torch cannot always know it of a batch of one image (the stride of its first dimension is arbitrary); it then looks
+    at the kernels, and with the other layout nine rows of W(x) of a B-cos ResNet-20 take a fifth longer.
     """
     if not x.is_contiguous(memory_format=torch.channels_last) or x.is_contiguous():
         return weight
@@ -91,17 +91,17 @@ def box_sum(x: Tensor, at: Geometry) -> Tensor:
     """The same by adding shifted images, rows and then columns: a fifth of the time of torch's pooling."""
     if any(at.padding):
         x = F.pad(x, (at.padding[1], at.padding[1], at.padding[0], at.padding[0]))
-    for dim, places in zip((2, 3), at._replace(padding=(0, 0)).places(x.shape[2:]), strict=True):
-        x = _shifted_sum(x, dim, places, at)
+    for dim, count in zip((2, 3), at._replace(padding=(0, 0)).output_size(x.shape[2:]), strict=True):
+        x = _shifted_sum(x, dim, count, at)
     return x
 
 
-def _shifted_sum(x: Tensor, dim: int, places: int, at: Geometry) -> Tensor:
+def _shifted_sum(x: Tensor, dim: int, count: int, at: Geometry) -> Tensor:
     kernel, stride, dilation = (sizes[dim - 2] for sizes in (at.kernel_size, at.stride, at.dilation))
-    shifted = (_every(x, dim, first * dilation, places, stride) for first in range(kernel))
+    shifted = (_every(x, dim, first * dilation, count, stride) for first in range(kernel))
     total = next(shifted)
-    for each in shifted:
-        total = total + each
+    for image in shifted:
+        total = total + image
     return total
 
 
@@ -119,9 +119,9 @@ def convolution_backward(
     flow: Tensor, x: Tensor, weight: Tensor, at: Geometry, needs_x: bool, needs_weight: bool
 ) -> tuple[Any, Any]:
     """Gradients of x and of the weight, None where not needed."""
-    place = (at.stride, at.padding, at.dilation, False, (0, 0), at.groups)
+    options = (at.stride, at.padding, at.dilation, False, (0, 0), at.groups)
     mask = [needs_x, needs_weight, False]
-    return torch.ops.aten.convolution_backward(flow, x, weight, None, *place, mask)[:2]
+    return torch.ops.aten.convolution_backward(flow, x, weight, None, *options, mask)[:2]
 
 
 def add_norm_gradient(grad_x: Tensor, x: Tensor, per_patch: Tensor, at: Geometry) -> None:
@@ -140,6 +140,11 @@ def _box_backward(per_patch: Tensor, x: Tensor, at: Geometry) -> Tensor:
     squares = x.new_empty(x.shape[0], at.groups, *x.shape[2:])
     box = squares.new_ones(at.groups, 1, *at.kernel_size)
     return convolution_backward(per_patch, squares, box, at, True, False)[0]
+
+
+def lengths(weight: Tensor) -> Tensor:
+    """‖w‖ of each kernel, (O,)."""
+    return torch.linalg.vector_norm(weight.flatten(1), dim=1)
 
 
 def unit_kernels(weight: Tensor) -> Tensor:

@@ -2,16 +2,17 @@
 
 They differ in the dimensions over which mean and variance are taken. The bias-free forms keep only the scale; the
 uncentred ones divide by the (mean-free) standard deviation but do not subtract the mean, so that nothing is added to
-the network's answer at inference time. The standard deviation is the dynamic-linear part.
+the network's output at inference time. The standard deviation is the dynamic-linear part.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scs_eval.models.dynamic_linear import dynamic, explaining
-from scs_eval.models.layers.handwritten import replaceable
-from scs_eval.models.layers.uncentred import FastUncentred, moments
+from scs_eval.models.explain.checkpointing import marked
+from scs_eval.models.explain.dynamic_linear import dynamic, explaining
+from scs_eval.models.layers.kernels.autograd import replaceable
+from scs_eval.models.layers.kernels.norms import FastUncentred, moments
 
 
 class _Norm(nn.Module):
@@ -36,7 +37,7 @@ class _Norm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W), same shape out."""
-        y = self._normalised(self._arranged(x)).reshape(x.shape)
+        y = marked(self._normalised(self._arranged(x)).reshape(x.shape), explaining())
         return y if self.bias is None else y + _per_channel(self.bias)
 
     def _normalised(self, x: Tensor) -> Tensor:
@@ -84,7 +85,7 @@ class GroupNorm(_Norm):
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W), same shape out."""
         if self.centred and not explaining():  # torch's kernel is the same formula in one pass
-            return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+            return marked(F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps), explain=False)
         return super().forward(x)
 
     def _arranged(self, x: Tensor) -> Tensor:
@@ -181,7 +182,8 @@ class BatchNorm(_RunningNorm):
         if self.training:
             self.num_batches_tracked.add_(1)
         running = (self.running_mean, self.running_var)
-        return F.batch_norm(x, *running, self.weight, self.bias, self.training, self.momentum, self.eps)
+        y = F.batch_norm(x, *running, self.weight, self.bias, self.training, self.momentum, self.eps)
+        return marked(y, explain=False)
 
 
 class AllNorm(_RunningNorm):

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.models.layers.convolution import prepare, unit_kernels
+from scs_eval.models.layers.kernels.scs import Plan, sharpened_convolution
 from scs_eval.models.layers.pooling import MaxAbsPool2d, Pool
-from scs_eval.models.layers.sharpening import Plan, sharpened_convolution
 
 Size = int | tuple[int, int]
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
@@ -49,13 +49,13 @@ class SharpenedSDP2d(nn.Conv2d):
             raise TypeError(f"pool must be MaxPool2d or MaxAbsPool2d, which commute with sharpening; got {pool!r}")
         if p is not None and not (math.isfinite(p) and p > 0):
             raise ValueError(f"expected a positive exponent p, got {p}")
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, False, padding_mode, **place
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, False, padding_mode, **factory
         )
         self.fixed_p, self.eps, self.p_min = p, eps, p_min
         self.relu, self.pool = relu, pool
-        exponents = torch.full((1, out_channels, 1, 1), 2.0 if p is None else p, **place)
+        exponents = torch.full((1, out_channels, 1, 1), 2.0 if p is None else p, **factory)
         if p is None:
             self.p = nn.Parameter(exponents)
             nn.init.uniform_(self.p, 1.0, 3.0)

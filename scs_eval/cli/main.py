@@ -1,58 +1,69 @@
 """`scs-eval`: finds the command and imports only that one."""
 
+import errno
+import io
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
 from scs_eval import __version__
-from scs_eval.errors import InputError
+from scs_eval.analyses.catalogue import ENTRIES
+from scs_eval.errors import InputError, printable, shortened
 
-# name -> one-line help. The help stands here so that `scs-eval --help` imports no command (and so no torch).
-COMMANDS = {
+# Commands that are no analyses: name -> one-line help. Those before the analyses come first on a first tour.
+BEFORE = {
     "models": "List the zoo: names, parameters, trained accuracy.",
     "doctor": "Tell what a checkpoint is and whether the analyses can work with it.",
+    "methods": "List the attribution methods: what they measure, need and cost, where they fail.",
     "data": "Show which images are there and where they are looked for.",
-    "accuracy": "Measure how often each model is right, beside the paper.",
-    "saliency": "Show what each model looks at, and how sparse, specific and steady that is.",
-    "contributions": "Show what each pixel adds to the logit, and how complete that is.",
-    "faithfulness": "Test whether maps say what the model does, against a random and an edge map.",
-    "localisation": "Play the grid pointing game: does the map of a class lie on its image?",
-    "pgd": "Attack each model with ever larger changes, and check whether its robustness is real.",
-    "compare": "Compare any models on the same images: tests, curves, explanations, one page.",
+}
+AFTER = {
     "train": "Train one model; its records, checkpoints and weights go to a directory.",
     "zoo": "Train many models, one after another or on a cluster.",
     "convert": "Swap the layers of any network for SCS, B-cos or other layers.",
-    "dynamics": "Draw the records of training runs.",
-    "bench": "Measure speed and memory against peers.",
 }
+FULL = (errno.ENOSPC, errno.EDQUOT)  # no room on the disk, or for this user
+
+
+def commands() -> dict[str, str]:
+    """Every command and its one-line help, in the order of a first tour; nothing is imported for it."""
+    return {**BEFORE, **{name: entry.command for name, entry in ENTRIES.items() if entry.command}, **AFTER}
 
 
 class LazyGroup(click.Group):
     """A group that knows its commands' names and imports each only when it is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of COMMANDS, which is the order of a first tour."""
-        return list(COMMANDS)
+        """Names in the order of a first tour."""
+        return list(commands())
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import `scs_eval.cli.<name>` and take its `command`."""
-        if name not in COMMANDS:
+        """The `command` of `scs_eval.cli.commands.<name>`; an analysis without such a file gets one made."""
+        if name not in commands():
             return None
-        command: click.Command = import_module(f"scs_eval.cli.{name}").command
+        module = f"scs_eval.cli.commands.{name}"
+        if find_spec(module) is None:
+            from scs_eval.cli.analysis_command import make_command
+
+            return make_command(ENTRIES[name])
+        command: click.Command = import_module(module).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from COMMANDS alone."""
+        """Write the list of commands without importing any."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(commands().items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the names of commands without importing them."""
-        found = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
-        return found or click.Command.shell_complete(self, ctx, incomplete)
+        names = [CompletionItem(name, help=text) for name, text in commands().items() if name.startswith(incomplete)]
+        return names or click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -66,9 +77,11 @@ def cli(debug: bool) -> None:
 
 
 def main() -> None:
-    """Run the command line; exit code 0 done, 1 the work failed, 2 the request was wrong."""
+    """Run the command line; exit code 0 done, 1 the work failed, 2 the request was wrong, 3 a gate."""
+    prepare_streams()
     try:
         code = cli.main(prog_name="scs-eval", standalone_mode=False)  # what `context.exit` was given, or None
+        sys.stdout.flush()
         sys.exit(code)
     except click.Abort:
         _fail("interrupted", 130)
@@ -82,13 +95,41 @@ def main() -> None:
         _fail(error, 2)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
+    except BrokenPipeError:  # nobody reads on, as in `scs-eval models | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.exit(1)
+    except OSError as error:  # a file that cannot be read or written: the system says why
+        ours = error.filename is not None or error.errno in FULL
+        what = "the disk" if error.filename is None else shortened(str(error.filename))
+        _fail(f"{what}: {error.strerror or error}{_advice(error)}", 2 if ours else 1)
     except Exception as error:
         _fail(f"{type(error).__name__}: {error}", 1)
+
+
+def prepare_streams() -> None:
+    """Let every line be printed: a terminal that knows only ASCII shows ?, and a closed stream takes what it gets."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:  # or the next file that is opened gets this number, and with it what is printed
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (until the end)
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _advice(error: OSError) -> str:
+    if error.errno in FULL:
+        return "; make room or choose another --out"
+    return "; check the path" if error.filename else ""
 
 
 def _fail(message: object, code: int) -> None:
     if "--debug" in sys.argv and sys.exc_info()[0] is not None:
         raise
     if code != 2 or os.environ.get("LOCAL_RANK", "0") == "0":  # torchrun's processes are all asked the same
-        print(f"Error: {' '.join(str(message).split())}", file=sys.stderr)
+        with suppress(OSError):  # also where stderr is a full disk
+            print(f"Error: {printable(' '.join(str(message).split()))}", file=sys.stderr, flush=True)
     sys.exit(code)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, check_name
 
 LIST = "classes.txt"
 SYNSET = re.compile(r"n\d{8} ")
@@ -33,6 +33,8 @@ def arrange(folder: Path, found: Names, *, num_classes: int | None) -> tuple[Nam
     The names are those of all `num_classes` logits if a list has as many: the folder's own `classes.txt`, else
     ImageNet's if it has all that were found. Without such a number they are those of `classes.txt` or of `found`.
     """
+    for name in found:
+        check_name(name, what="class name")
     own = _own_list(folder)
     listed = own or _imagenet_of(found)
     if listed and (num_classes == len(listed) or (own and num_classes is None)):

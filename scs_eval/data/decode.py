@@ -55,6 +55,8 @@ def _centre(image: Image.Image, size: int, resize: int | None) -> Image.Image:
         return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
     short = min(image.size)
     width, height = (resize * side // short for side in image.size)
+    if width * height > (Image.MAX_IMAGE_PIXELS or width * height):
+        raise ValueError(f"{image.width}×{image.height} pixels are {width}×{height} with the shorter side at {resize}")
     left, top = round((width - size) / 2), round((height - size) / 2)
     scaled = image.resize((width, height), Image.Resampling.BILINEAR)
     return scaled.crop((left, top, left + size, top + size))

@@ -15,6 +15,7 @@ from scs_eval.data.choice import choose
 from scs_eval.data.class_names import arrange
 from scs_eval.data.decode import UnreadableImageError, read_image
 from scs_eval.data.image_data import ImageData
+from scs_eval.data.scaling import refuse_beyond_memory
 from scs_eval.errors import InputError
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -40,6 +41,8 @@ def read_folder(
     folders, paths, own_labels = list_images(folder)
     classes, positions = arrange(folder, folders, num_classes=num_classes)
     labels = positions[own_labels]
+    if size is not None:
+        refuse_beyond_memory(len(paths) if n is None else min(n, len(paths)), size)
     usable = np.ones(len(paths), dtype=np.bool_)
     decoded: dict[int, NDArray[np.float32]] = {}
     # Another round whenever unreadable images were replaced by others.

@@ -1,6 +1,5 @@
 """`load_data`: the one way from the name of some images to the images."""
 
-import difflib
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,8 @@ from scs_eval.data.cifar10 import CLASSES, read_cifar10
 from scs_eval.data.folder import list_images, read_folder, split_folder
 from scs_eval.data.image_data import ImageData
 from scs_eval.data.sample import read_sample, sample_classes
-from scs_eval.data.scaling import scaled
-from scs_eval.errors import InputError
+from scs_eval.data.scaling import refuse_beyond_memory, scaled
+from scs_eval.errors import InputError, did_you_mean
 
 NAMES = ("sample", "cifar10")
 
@@ -83,6 +82,8 @@ def _pick(
     size: int | None,
 ) -> ImageData:
     chosen = choose(labels, n=n, seed=seed)
+    if size is not None:
+        refuse_beyond_memory(len(chosen), size)
     pixels = torch.from_numpy(images[chosen]).float().div_(255)
     return ImageData(
         images=pixels if size is None else scaled(pixels, size),
@@ -107,9 +108,11 @@ def _check_split(source: str | Path, split: str) -> None:
 
 def _folder(source: str | Path) -> Path:
     """The path, unless it reads like a misspelt name."""
-    path = Path(source).expanduser()
-    if source != "" and (path.exists() or len(path.parts) > 1):
-        return path
-    close = difflib.get_close_matches(str(source).lower(), NAMES, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "there is no such folder"
+    try:
+        path = Path(source).expanduser()
+        if source != "" and (path.exists() or len(path.parts) > 1):
+            return path
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, no such user
+        raise InputError(f"expected a folder of class folders, got {str(source)!r}: {error}") from error
+    hint = did_you_mean(str(source).lower(), NAMES, otherwise="there is no such folder", most=1)
     raise InputError(f"expected 'sample', 'cifar10' or a folder of class folders, got {str(source)!r}; {hint}")

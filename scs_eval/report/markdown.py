@@ -4,6 +4,8 @@ from unicodedata import east_asian_width
 
 import pandas as pd
 
+from scs_eval.errors import printable
+
 
 def markdown(frame: pd.DataFrame) -> str:
     """Numbers flush right, text flush left; columns without content are left out, a bar in a cell is escaped."""
@@ -25,7 +27,7 @@ def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:
 
 
 def _cell(value: object) -> str:
-    return " ".join(str(value).replace("|", "\\|").split())
+    return printable(" ".join(str(value).replace("|", "\\|").split()))
 
 
 def _width(text: str) -> int:

@@ -11,10 +11,9 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
 from scs_eval.errors import InputError
-from scs_eval.training.distributed import World
-from scs_eval.training.randomness import generator
+from scs_eval.training.augmentation import generator
+from scs_eval.training.processes import World, ignore_stop_signals
 from scs_eval.training.recipe import Recipe
-from scs_eval.training.signals import ignore_stop_signals
 
 EVAL_BATCH = 100
 

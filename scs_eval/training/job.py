@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from scs_eval.errors import InputError
-from scs_eval.models.registry import canonical_name
+from scs_eval.models.zoo.names import split_seed, with_seed
+from scs_eval.training.network import folder_name, model_name
 from scs_eval.training.recipe import Recipe, default_recipe, make_recipe
-from scs_eval.training.workspace import Workspace, read_run
+from scs_eval.training.run_directory import RunDirectory, read_run
 
+SUBSETS = "validation", "train_images"
 SETTINGS = "amp", "compile", "workers", "norms_per_batch", "checkpoint_every"
 
 
@@ -22,8 +24,10 @@ class Job:
     recipe: Recipe
     data: Annotated[str, "cifar10, or a folder with class folders in train and val.  [default: cifar10]"] = "cifar10"
     data_dir: Annotated[Path | None, "Where CIFAR-10 lies.  [default: $SCS_EVAL_DATA]"] = None
+    validation: Annotated[int, "Hold out so many training images and evaluate on them, not on the test set."] = 0
+    train_images: Annotated[int, "Train on so many images only; 0 is all.  [default: 0]"] = 0
     seed: Annotated[int, "Initial weights, order and augmentation follow from it.  [default: 0]"] = 0
-    init_from: Annotated[Path | None, "Weights of a convolution network to start its SCS or B-cos twin from."] = None
+    init_from: Annotated[Path | None, "File or zoo name of a convolution network to start its twin from."] = None
     device: Annotated[str, "auto, cpu, cuda, cuda:1, mps …  [default: auto]"] = "auto"
     amp: Annotated[bool, "Compute in bfloat16 where that is safe; CUDA only."] = False
     compile: Annotated[bool, "Compile the model with torch.compile."] = False
@@ -33,18 +37,23 @@ class Job:
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
-        for name in ("seed", "workers", "checkpoint_every"):
+        for name in ("seed", "workers", "checkpoint_every", "validation", "train_images"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name}: expected 0 or more, got {getattr(self, name)}")
 
     @property
+    def label(self) -> str:
+        """The model with its seed: NAME@3."""
+        return with_seed(folder_name(self.model), self.seed)
+
+    @property
     def weights(self) -> Path:
         """Where the final weights go."""
-        return self.out / f"{self.model}.safetensors"
+        return self.out / f"{self.label}.safetensors"
 
     def identity(self) -> dict[str, Any]:
         """What a resumed run must have in common with the run it continues."""
-        names = "model", "data", "seed"
+        names = "model", "data", "seed", *SUBSETS
         same = {name: getattr(self, name) for name in names}
         return {**same, "init_from": str(self.init_from or ""), "recipe": asdict(self.recipe)}
 
@@ -55,7 +64,7 @@ class Job:
 
     def difference(self, recorded: dict[str, Any]) -> str:
         """In what the run recorded in the output directory is another one; empty if in nothing."""
-        for name, was, wanted in _differences(recorded, self.identity()):
+        for name, was, wanted in _differences(_completed(recorded), self.identity()):
             return f"{name}={was}, not {wanted}"
         return ""
 
@@ -76,16 +85,18 @@ def plan_job(
 ) -> Job:
     """The job that was asked for: what was given, else what the run to resume recorded, else defaults.
 
-    `train` refuses a change that would make it another run.
+    `NAME@3` is the model NAME with seed 3. `train` refuses a change that would make it another run.
     """
     if model is None and not (resume and out):
         raise InputError("which model? give --model NAME, or --resume --out DIR")
-    out = out or Path("results", "train", canonical_name(str(model)))
-    recorded = read_run(out) if resume and Workspace(out).begun else {}
+    if model is not None:
+        model, settings = _with_named_seed(model_name(model), settings)
+    out = out or Path("results", "train", with_seed(folder_name(str(model)), settings.get("seed", 0)))
+    recorded = read_run(out) if resume and RunDirectory(out).begun else {}
     name = model or recorded.get("model")
     if name is None:
         raise InputError(f"{out} holds no run to resume; give --model NAME to begin one")
-    name = canonical_name(name)
+    name = model_name(name)
     if recorded and recipe_name is None:
         recipe = replace(Recipe(**recorded["recipe"]), **overrides)
     else:
@@ -93,9 +104,24 @@ def plan_job(
     return Job(model=name, out=out, recipe=recipe, **{**_recorded_settings(recorded), **settings})
 
 
+def _with_named_seed(name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    network, seed = split_seed(name)
+    if not seed:
+        return network, settings
+    if settings.get("seed", seed) != seed:
+        raise InputError(f"{name} has seed {seed}, --seed says {settings['seed']}; give one of them")
+    return network, {**settings, "seed": seed}
+
+
 def _recorded_settings(recorded: dict[str, Any]) -> dict[str, Any]:
     paths = {name: Path(recorded[name]) for name in ("data_dir", "init_from") if recorded.get(name)}
-    return {**paths, **{name: recorded[name] for name in ("data", "seed", *SETTINGS) if name in recorded}}
+    return {**paths, **{name: recorded[name] for name in ("data", "seed", *SUBSETS, *SETTINGS) if name in recorded}}
+
+
+def _completed(recorded: dict[str, Any]) -> dict[str, Any]:
+    """A record with what an older version did not know of: it did what the defaults do."""
+    recipe = {**asdict(Recipe()), **recorded.get("recipe", {})}
+    return {**dict.fromkeys(SUBSETS, 0), **recorded, "recipe": recipe}
 
 
 def _differences(recorded: dict[str, Any], wanted: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:

@@ -1,57 +1,63 @@
 """`train(job)`: one model from its initial weights to its final ones, whatever happens in between."""
 
+import platform
 import shlex
 import sys
 from contextlib import nullcontext
+from importlib.metadata import version
 from typing import Any
 
 import torch
 from torch import nn
 
+from scs_eval import __version__
 from scs_eval.errors import InputError
-from scs_eval.models.registry import create_model
 from scs_eval.training.checkpoint import load_checkpoint
-from scs_eval.training.data import open_data
-from scs_eval.training.distributed import World, join_world
-from scs_eval.training.inherit import inherit_weights
+from scs_eval.training.init_from import initialise_from
 from scs_eval.training.job import Job
-from scs_eval.training.session import Outcome, Session
-from scs_eval.training.space import bytes_needed
+from scs_eval.training.loop import Outcome, TrainingLoop
+from scs_eval.training.network import build_network
+from scs_eval.training.processes import World, join_world
+from scs_eval.training.records import find_layers
+from scs_eval.training.run_directory import RunDirectory, files_of, read_run
+from scs_eval.training.sources import open_data
 from scs_eval.training.trainer import Trainer
-from scs_eval.training.versions import versions
-from scs_eval.training.workspace import Workspace, read_run
 
 
 def train(job: Job, *, resume: bool = False, overwrite: bool = False) -> Outcome:
     """Train the job's model into its directory; with `resume`, go on where an earlier run of the same job stopped."""
     with join_world(job.device) as world:
         _refuse_impossible(job, world)
-        workspace = Workspace(job.out)
-        recorded = read_run(job.out) if workspace.begun and not overwrite else {}
+        directory = RunDirectory(job.out)
+        recorded = read_run(job.out) if directory.begun and not overwrite else {}
         if resume and recorded:
             job.refuse_unless_same(recorded)
-        if resume and workspace.finished:
+        if resume and directory.finished:
             return Outcome(job.weights, None)
-        with workspace.held(resume=resume, overwrite=overwrite) if world.is_main else nullcontext():
+        with (
+            directory.held(weights=job.weights.name, resume=resume, overwrite=overwrite)
+            if world.is_main
+            else nullcontext()
+        ):
             world.any(False)  # nobody reads the directory before it is ready
             state = None if overwrite else load_checkpoint(job.out)
             trainer = _make_trainer(job, world, fresh=state is None)
-            workspace.check_space(needed=bytes_needed(trainer, norms_per_batch=job.norms_per_batch))
+            directory.check_space(needed=bytes_needed(trainer, norms_per_batch=job.norms_per_batch))
             if overwrite and world.is_main:  # not before all that can be refused has been checked
-                workspace.clear()
+                directory.clear()
             about = _describe(job, world, command=recorded.get("command"))
-            return Session(job, trainer, about=about).complete(state)
+            return TrainingLoop(job, trainer, about=about).complete(state)
 
 
 def _make_trainer(job: Job, world: World, *, fresh: bool) -> Trainer:
     source = open_data(job, world)
-    model = create_model(job.model, num_classes=source.num_classes, seed=job.seed)
+    model = build_network(job.model, num_classes=source.num_classes, seed=job.seed)
     for size in source.sizes:
         _refuse_size(model, size, name=job.model)
     if job.init_from and fresh:
-        inheritance = inherit_weights(model, job.init_from)
+        initialisation = initialise_from(model, job.init_from)
         if world.is_main:
-            print(inheritance, flush=True)
+            print(initialisation, flush=True)
     return Trainer(model, source, recipe=job.recipe, seed=job.seed, world=world, amp=job.amp, compiled=job.compile)
 
 
@@ -92,4 +98,25 @@ def _describe(job: Job, world: World, *, command: str | None) -> dict[str, Any]:
         **job.settings(),
         "command": command or shlex.join(["scs-eval", *sys.argv[1:]]),
         "versions": versions(),
+        "files": files_of(job.weights.name),
     }
+
+
+ROW_BYTES = 60  # a generous row of layers.csv or norms.csv
+COPIES = 3  # of the weights in a checkpoint: themselves and Adam's two moments
+
+
+def bytes_needed(trainer: Trainer, *, norms_per_batch: bool) -> int:
+    """An upper estimate: two checkpoints (one is written before the other goes), the final weights and the tables."""
+    weights = sum(value.numel() * value.element_size() for value in trainer.model.state_dict().values())
+    copies = 2 * (COPIES + (trainer.average is not None)) + 1
+    layers = find_layers(trainer.model)
+    per_epoch = sum(3 + (layer.p.numel() if layer.p is not None else 0) for layer in layers)
+    per_epoch += norms_per_batch * trainer.source.steps * len(layers)
+    return copies * weights + (1 + trainer.recipe.epochs) * per_epoch * ROW_BYTES
+
+
+def versions() -> dict[str, str]:
+    """Version by package name."""
+    ours = {"scs_eval": __version__, "python": platform.python_version()}
+    return {**ours, "torch": torch.__version__, "torchvision": version("torchvision"), "numpy": version("numpy")}

@@ -1,5 +1,6 @@
 """The training of one model: steps, epochs, and the state from which they can be continued."""
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -7,19 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from scs_eval.errors import InputError
 from scs_eval.models.layers import constrain_
-from scs_eval.training.averaging import WeightAverage
-from scs_eval.training.clipping import clip_adaptively
-from scs_eval.training.distributed import World
-from scs_eval.training.guard import Guard
-from scs_eval.training.layer_state import norms
-from scs_eval.training.mixing import make_mixing
-from scs_eval.training.objective import count_correct, training_loss
-from scs_eval.training.optimisation import make_optimizer, make_schedule
-from scs_eval.training.randomness import derive_seed
+from scs_eval.training.augmentation import attacked, derive_seed, make_mixing
+from scs_eval.training.divergence import DivergenceMonitor
+from scs_eval.training.metrics import EpochMetrics, count_correct, norms, training_loss
+from scs_eval.training.optimisation import WeightAverage, clip_adaptively, make_optimizer, make_schedule
+from scs_eval.training.processes import World
 from scs_eval.training.recipe import Recipe
-from scs_eval.training.source import Source
-from scs_eval.training.tally import Tally
+from scs_eval.training.sources import Source
 
 
 class Trainer:
@@ -47,8 +44,8 @@ class Trainer:
         self.mix = make_mixing(recipe, num_classes=source.num_classes)
         self.forward = self._wrap(compiled)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        self.guard = Guard(list(self.parameters), device=world.device)
-        self.tally = Tally(len(self.parameters), device=world.device)
+        self.divergence = DivergenceMonitor(list(self.parameters), device=world.device)
+        self.metrics = EpochMetrics(len(self.parameters), device=world.device)
         self.epoch, self.batch = 1, 0
 
     @property
@@ -65,9 +62,10 @@ class Trainer:
         """One update from this process's share of a batch."""
         torch.manual_seed(derive_seed(self.seed, self.epoch, self.batch + 1, self.world.rank))  # 0: the epoch's order
         images, targets = (images, labels) if self.mix is None else self.mix(images, labels)
-        with torch.autocast(self.world.device.type, dtype=torch.bfloat16, enabled=self.amp):
-            logits = self.forward(images)
-        loss = training_loss(self.recipe, logits.float(), targets)
+        if self.recipe.pgd_eps:
+            images = self._attacked(images, targets)
+        logits = self._logits(images)
+        loss = training_loss(self.recipe, logits, targets)
         self.optimizer.zero_grad()
         loss.backward()
         self._observe(loss.detach(), logits.detach(), targets)
@@ -78,7 +76,7 @@ class Trainer:
     def start_next_epoch(self) -> None:
         """Count on, with empty sums."""
         self.epoch, self.batch = self.epoch + 1, 0
-        self.tally = Tally(len(self.parameters), device=self.world.device)
+        self.metrics = EpochMetrics(len(self.parameters), device=self.world.device)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on; its random numbers depend on seed, epoch and batch alone.
@@ -92,25 +90,42 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "average": None if self.average is None else self.average.averaged.state_dict(),
-            "tally": self.tally.state_dict(self.world),
+            "metrics": self.metrics.state_dict(self.world),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where the state was taken."""
-        self.epoch, self.batch = state["epoch"], state["batch"]
+        """Go on where the state was taken; one that is not of such a run raises."""
+        try:
+            self._load(state)
+        except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"the checkpoint does not fit this run ({reason}); --overwrite begins again") from error
+
+    def _load(self, state: dict[str, Any]) -> None:
+        self.epoch, self.batch = operator.index(state["epoch"]), operator.index(state["batch"])
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         if self.average is not None:
             self.average.averaged.load_state_dict(state["average"])
-        self.tally.load_state_dict(state["tally"])
+        self.metrics.load_state_dict(state["metrics"])
+
+    def _logits(self, images: Tensor) -> Tensor:
+        with torch.autocast(self.world.device.type, dtype=torch.bfloat16, enabled=self.amp):
+            return self.forward(images).float()
+
+    def _attacked(self, images: Tensor, targets: Tensor) -> Tensor:
+        def loss(found: Tensor) -> Tensor:
+            return training_loss(self.recipe, self._logits(found), targets)
+
+        return attacked(images, loss, eps=self.recipe.pgd_eps, steps=self.recipe.pgd_steps)
 
     def _observe(self, loss: Tensor, logits: Tensor, targets: Tensor) -> None:
         none = torch.zeros((), device=self.world.device)
         lengths = norms([none if p.grad is None else p.grad for p in self.parameters.values()])
-        self.guard.watch(loss, lengths)
+        self.divergence.observe(loss, lengths)
         rate = self.optimizer.param_groups[0]["lr"]
-        self.tally.add(loss, count_correct(logits, targets), lengths, images=len(targets), lr=rate)
+        self.metrics.add(loss, count_correct(logits, targets), lengths, images=len(targets), lr=rate)
 
     def _update(self) -> None:
         self.optimizer.step()

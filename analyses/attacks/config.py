@@ -1,0 +1,132 @@
+"""What an attack is: its name, the norm of its ball, its loss and its budget."""
+
+import math
+from dataclasses import dataclass
+
+from scs_eval.errors import InputError
+
+NAMES = ("pgd", "fgsm", "apgd", "fab", "square")
+NORMS = ("linf", "l2")
+LOSSES = ("ce", "margin", "dlr")
+PEER = "torchattacks:"
+AUTOATTACK, TARGETS = "autoattack", 9
+
+# What a name alone means on the command line: APGD's iterations are its paper's, Square's queries a fifth of it.
+_STEPS = {"pgd": 10, "fgsm": 1, "apgd": 100, "fab": 100, "square": 1000}
+_USUAL = 10  # of torchattacks' attacks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """One attack and its budget.
+
+    name: pgd, fgsm, apgd, fab, square, or torchattacks:NAME for a class of that package.
+    loss: what is maximised; with apgd, ce and dlr are APGD-CE and APGD-DLR.
+    steps: gradient steps; for square, queries.
+    rel_step_size: size of a step as a share of ε (pgd only: fgsm takes one step of ε, apgd starts at 2 ε and halves).
+    restarts: starts per image; the worst of them counts.
+    random_start: from a random point of the ball, else from the image; without it a second start would be the first.
+    targeted: towards one wrong class, the most likely first; restart r heads for the r-th.
+    """
+
+    name: str = "pgd"
+    norm: str = "linf"
+    loss: str = "ce"
+    steps: int = 10
+    rel_step_size: float = 0.25
+    restarts: int = 1
+    random_start: bool = True
+    targeted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.name == "fgsm":  # PGD with one full step from the image itself
+            for field, value in (("steps", 1), ("rel_step_size", 1.0), ("random_start", False)):
+                object.__setattr__(self, field, value)
+        if self.name == "fab":  # it follows the margin's hyperplanes
+            object.__setattr__(self, "loss", "margin")
+        if self.name not in NAMES and not (self.name.startswith(PEER) and len(self.name) > len(PEER)):
+            raise InputError(f"expected the attack {', '.join(NAMES)} or torchattacks:NAME, got {self.name!r}")
+        _one_of("norm", self.norm, NORMS)
+        _one_of("loss", self.loss, LOSSES)
+        _at_least_one("steps", self.steps)
+        _at_least_one("restarts", self.restarts)
+        if not (math.isfinite(self.rel_step_size) and self.rel_step_size > 0):
+            raise InputError(f"expected a step above 0 as a share of ε, got {self.rel_step_size}")
+
+    @property
+    def peer(self) -> str | None:
+        """The class of torchattacks that this is, if it is one."""
+        return self.name.removeprefix(PEER) if self.name.startswith(PEER) else None
+
+    @property
+    def label(self) -> str:
+        """A short name for tables, which `parse_attack` understands: apgd-dlr-l2, pgd-40."""
+        norm, loss = self.norm.replace("linf", ""), self.loss.replace("ce", "")
+        loss = "" if self.name in ("square", "fab") else loss or ("ce" if self.name == "apgd" else "")
+        steps = "" if self.steps == _STEPS.get(self.name, _USUAL) else str(self.steps)
+        parts = (self.name, loss, norm, "targeted" if self.targeted else "", steps)
+        return "-".join(part for part in parts if part)
+
+    @property
+    def cost(self) -> float:
+        """Gradient steps per image and ε, at most; a forward pass (square's query, half of fab's step) is a third."""
+        return self.steps * self.restarts * {"square": 1 / 3, "fab": 4 / 3}.get(self.name, 1)
+
+
+def parse_attacks(text: str) -> tuple[Attack, ...]:
+    """What a word on the command line stands for: one attack, or the four of autoattack (and its norm, autoattack-l2).
+
+    AutoAttack (Croce and Hein 2020): APGD-CE, then towards each of nine classes APGD-DLR and FAB, then Square with
+    5,000 queries. A sweep makes them one after the other, each only of what is left.
+    """
+    name, *words = text.strip().split("-")
+    if name != AUTOATTACK:
+        return (parse_attack(text),)
+    if any(word not in NORMS for word in words):
+        raise InputError(f"expected {AUTOATTACK} or {AUTOATTACK}-l2, got {text!r}; its attacks are as published")
+    norm = words[-1] if words else NORMS[0]
+    return (
+        Attack(name="apgd", norm=norm, steps=100),
+        Attack(name="apgd", norm=norm, loss="dlr", steps=100, targeted=True, restarts=TARGETS),
+        Attack(name="fab", norm=norm, steps=100, targeted=True, restarts=TARGETS),
+        Attack(name="square", norm=norm, loss="margin", steps=5000),
+    )
+
+
+def parse_attack(text: str) -> Attack:
+    """An attack from its name and, after hyphens in any order, norm, loss, `targeted` and the number of steps.
+
+    pgd, pgd-l2, pgd-margin-40, apgd-dlr, apgd-dlr-targeted, fgsm, square, torchattacks:PGD …
+    """
+    name, *words = text.strip().split("-")
+    options: dict[str, object] = {"steps": _STEPS.get(name, _USUAL)}
+    if name == "square":
+        options["loss"] = "margin"
+    for word in words:
+        options.update(_option(word, text))
+    return Attack(name=name, **options)  # type: ignore[arg-type]
+
+
+def _option(word: str, text: str) -> dict[str, object]:
+    if word in NORMS:
+        return {"norm": word}
+    if word in LOSSES:
+        return {"loss": word}
+    if word == "targeted":
+        return {"targeted": True}
+    if word.isdecimal():
+        return {"steps": int(word)}
+    known = ", ".join((*NORMS, *LOSSES))
+    raise InputError(
+        f"expected {known}, targeted or a number of steps after the attack's name, got {word!r} in {text!r}"
+    )
+
+
+def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise InputError(f"expected the {what} {' or '.join(known)}, got {value!r}")
+
+
+def _at_least_one(what: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"expected {what} as a whole number of at least 1, got {value!r}")

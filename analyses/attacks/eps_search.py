@@ -1,0 +1,189 @@
+"""The search for each image's smallest ε on a grid: guess, gallop, bisect."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.attacks.attack import attack
+from scs_eval.analyses.attacks.ball import dual_norm
+from scs_eval.analyses.attacks.config import Attack
+from scs_eval.analyses.attacks.losses import margin
+from scs_eval.analyses.attacks.objective import Backward, Objective
+from scs_eval.analyses.attacks.polish import polish
+from scs_eval.analyses.core.model_state import device_of
+from scs_eval.analyses.core.validation import count_logits
+from scs_eval.progress import Progress
+
+
+class SearchResult(NamedTuple):
+    """What a search found for its n images.
+
+    min_eps: (n,) the smallest ε found; 0 if the clean image is wrong already, inf if nothing fooled the model.
+    eps_index: (n,) of the smallest ε of the grid that fooled the model; −1 and E as 0 and inf.
+    eps_index_after: (A, n) `eps_index` after each attack. is_adversarial: (n, E) at which ε an attack succeeded.
+    attempts: (n,) attacks made. images: (n, 3, H, W) the misclassified image within min_eps.
+    """
+
+    min_eps: np.ndarray
+    eps_index: np.ndarray
+    eps_index_after: np.ndarray
+    is_adversarial: np.ndarray
+    attempts: np.ndarray
+    images: Tensor
+
+
+class Search:
+    """n images under way together, independent of each other; its fields: see `SearchResult`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        images: Tensor,
+        labels: Tensor,
+        ids: Tensor,
+        grid: np.ndarray,
+        *,
+        seed: int = 0,
+        backward: Backward | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.model, self.clean, self.labels, self.ids, self.grid = model, images, labels, ids, grid
+        self.seed, self.backward, self.progress = seed, backward, progress
+        n = len(images)
+        self.eps_index, self.attempts = np.full(n, len(grid)), np.zeros(n, dtype=np.int64)
+        self.is_adversarial = np.zeros((n, len(grid)), dtype=bool)
+        self.eps_index_after = np.empty((0, n), dtype=np.int64)
+        self.images, self.last = images.clone(), images.clone()
+        self.last_eps = np.zeros(n)
+        self.undecided = n
+
+    def run(self, attacks: Sequence[Attack], *, independent: bool, polished: bool) -> SearchResult:
+        """Let every attack lower the smallest ε that those before it left, or attack every ε afresh."""
+        guess = self._look_at_clean(attacks[0].norm)
+        for number, settings in enumerate(attacks):
+            final = number == len(attacks) - 1
+            if independent:
+                self._attack_every_eps(settings)
+            else:
+                first = np.searchsorted(self.grid, guess) if number == 0 else self.eps_index - 1
+                self._search(settings, first, final=final)
+            self.eps_index_after = np.concatenate([self.eps_index_after, self.eps_index[None]])
+        min_eps = np.concatenate([self.grid, [np.inf, 0.0]])[self.eps_index]
+        if polished:
+            self._polish(min_eps, attacks[0].norm)
+        if not independent:
+            self.is_adversarial = self.grid >= min_eps[:, None]
+        self._decided(0)
+        return SearchResult(
+            min_eps, self.eps_index, self.eps_index_after, self.is_adversarial, self.attempts, self.images
+        )
+
+    def _polish(self, min_eps: np.ndarray, norm: str) -> None:
+        """Lower min_eps (n,) where there is a nearer point than the search's.
+
+        It starts where the last attempt ended: mostly one that failed just below min_eps, after all its steps.
+        """
+        rows = ((min_eps > 0) & np.isfinite(min_eps)).nonzero()[0]
+        if len(rows) == 0:
+            return
+        at, device = torch.from_numpy(rows), device_of(self.model)
+        objective = replace(self._margin(), labels=self.labels[at].to(device))
+        images, best, start = (part[at].to(device) for part in (self.clean, self.images, self.last))
+        points, radius = polish(objective, images, best, start, norm)
+        self.images[at] = points.to(self.images)
+        min_eps[rows] = np.minimum(min_eps[rows], radius.cpu().numpy())
+
+    def _margin(self) -> Objective:
+        """The margin of all images: below 0 where the model is right."""
+        classes = count_logits(self.model, self.clean[:1])
+        return Objective(self.model, classes, margin, self.labels.to(device_of(self.model)), None, self.backward)
+
+    def _look_at_clean(self, norm: str) -> np.ndarray:
+        """(n,) the ε that would fool a linear model: its margin over the dual norm of the margin's gradient."""
+        objective = replace(self._margin(), backward=None, labels=self.labels.to(self.clean.device))
+        evaluation = objective.evaluate(self.clean, gradient=True)
+        assert evaluation.gradient is not None
+        wrong = evaluation.is_adversarial.cpu().numpy()
+        self.eps_index[wrong], self.is_adversarial[wrong] = -1, True
+        guess = -evaluation.loss.double() / dual_norm(evaluation.gradient, norm)
+        return guess.nan_to_num(nan=0.0, posinf=np.inf).cpu().numpy()
+
+    def _search(self, settings: Attack, first: np.ndarray, *, final: bool) -> None:
+        """Attack at `first`, gallop away from it until both sides are known, then close in."""
+        self.last_eps[:] = 0
+        low, tries = np.full(len(self.eps_index), -1), np.zeros(len(self.eps_index), dtype=np.int64)
+        while True:
+            rows = ((self.eps_index >= 0) & (self.eps_index - low > 1)).nonzero()[0]
+            if final:
+                self._decided(len(rows))
+            if len(rows) == 0:
+                return
+            target = _next(low[rows], self.eps_index[rows], first[rows], tries[rows], len(self.grid))
+            tries[rows] += 1
+            is_adversarial = self._attempt(settings, rows, target, warm=True)
+            low[rows[~is_adversarial]] = target[~is_adversarial]
+
+    def _attack_every_eps(self, settings: Attack) -> None:
+        for position in range(len(self.grid)):
+            rows = (~self.is_adversarial[:, position]).nonzero()[0]
+            if len(rows):
+                self._attempt(settings, rows, np.full(len(rows), position), warm=False)
+
+    def _attempt(self, settings: Attack, rows: np.ndarray, positions: np.ndarray, *, warm: bool) -> np.ndarray:
+        """Attack some images, each at its own ε; (m,) which of them are misclassified."""
+        at, eps = torch.from_numpy(rows), self.grid[positions]
+        result = attack(
+            self.model,
+            self.clean[at],
+            self.labels[at],
+            torch.from_numpy(eps),
+            settings=settings,
+            seed=self.seed,
+            ids=self.ids[at],
+            draw=torch.from_numpy(positions),
+            start=self._warm_start(at, eps) if warm and settings.name in ("pgd", "apgd") else None,
+            backward=self.backward,
+        )
+        self.last[at], self.last_eps[rows] = result.images, eps
+        self.attempts[rows] += 1
+        is_adversarial = result.is_adversarial.cpu().numpy()
+        self._note(rows[is_adversarial], positions[is_adversarial], result.images[result.is_adversarial])
+        return is_adversarial
+
+    def _note(self, rows: np.ndarray, positions: np.ndarray, images: Tensor) -> None:
+        """These images are misclassified at these positions."""
+        self.is_adversarial[rows, positions] = True
+        lower = positions < self.eps_index[rows]
+        self.eps_index[rows[lower]] = positions[lower]
+        self.images[torch.from_numpy(rows[lower])] = images[torch.from_numpy(lower)]
+
+    def _warm_start(self, at: Tensor, eps: np.ndarray) -> Tensor:
+        """Where the last attempt ended, scaled to the new ε; NaN, for a random start, where there was none.
+
+        Its direction is known to be good: on our trained networks a fifth fewer gradients, and a stronger attack.
+        """
+        before = self.last_eps[at.numpy()]
+        scale = np.divide(eps, before, out=np.full(len(eps), np.nan), where=before > 0)
+        change = self.last[at].double() - self.clean[at].double()
+        return (self.clean[at] + change * torch.from_numpy(scale).to(change).view(-1, 1, 1, 1)).to(self.clean)
+
+    def _decided(self, undecided: int) -> None:
+        if self.progress is not None and undecided < self.undecided:
+            self.progress(self.undecided - undecided)
+        self.undecided = undecided
+
+
+def _next(low: np.ndarray, high: np.ndarray, first: np.ndarray, tries: np.ndarray, count: int) -> np.ndarray:
+    """The position to attack next, between `low`, where it failed (or −1), and `high`, where it succeeded (or E).
+
+    A success ends after a step or two, a failure takes all steps: so upwards strides double at once, downwards at every
+    second try, and a bracket is cut at a quarter of its width from above.
+    """
+    up, down = 2 ** np.maximum(tries - 1, 0), 2 ** (np.maximum(tries - 1, 0) // 2)
+    target = high - np.where(low == -1, down, np.maximum(1, (high - low) // 4))
+    target = np.where(high == count, low + up, target)
+    return np.clip(np.where(tries == 0, first, target), low + 1, high - 1)

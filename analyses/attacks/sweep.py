@@ -1,0 +1,159 @@
+"""The ε-sweep: for each image the smallest ε at which some attack changes the prediction.
+
+Balls nest: an image misclassified at ε is so at every larger ε. So each image is searched for its own smallest ε
+instead of being attacked at all of them (`eps_search.py`); images at different ε share a batch, and leave it when
+misclassified. A minimum-norm polish (`polish.py`) brings a search's point nearer, to an ε between those of the grid.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.attacks.config import Attack
+from scs_eval.analyses.attacks.eps_search import Search, SearchResult
+from scs_eval.analyses.attacks.objective import Backward
+from scs_eval.analyses.attacks.sweep_state import SweepState
+from scs_eval.analyses.core.batching import CHUNK
+from scs_eval.analyses.core.fingerprint import fingerprint
+from scs_eval.analyses.core.model_state import evaluating
+from scs_eval.analyses.core.parallel import processes, share_size, shared_map
+from scs_eval.analyses.core.validation import check_images, check_labels, count_logits
+from scs_eval.errors import InputError
+from scs_eval.progress import Progress
+
+POLISHED = ("pgd", "apgd")  # attacks that follow gradients for as long as it takes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sweep:
+    """What a sweep over E values of ε found for n images.
+
+    eps: (E,) rising. attacks: the A attacks, cheapest first.
+    min_eps: (n,) the smallest ε that fooled the model, off the grid once polished; 0 where the clean image is wrong
+        already, inf where no ε of the grid did.
+    min_eps_after: (A, n) of the grid, after the first attack, after the first two … after all, before the polish.
+    is_adversarial: (n, E) whether some attack succeeded at ε; only after an independent sweep may a row fall again.
+    images: (n, 3, H, W) misclassified and within min_eps; the clean image where there is no such ε.
+    attempts: (n,) how many attacks at one ε were made.
+    """
+
+    eps: np.ndarray
+    attacks: tuple[Attack, ...]
+    min_eps: np.ndarray
+    min_eps_after: np.ndarray
+    is_adversarial: np.ndarray
+    images: Tensor
+    attempts: np.ndarray
+
+    @property
+    def robust_accuracy(self) -> np.ndarray:
+        """(E,) the share of images that no attack fooled."""
+        return 1 - self.is_adversarial.mean(0)
+
+
+def sweep(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    eps: Sequence[float],
+    *,
+    attacks: Sequence[Attack],
+    seed: int = 0,
+    ids: Tensor | None = None,
+    batch_size: int = 512,
+    independent: bool = False,
+    polished: bool = True,
+    backward: Backward | None = None,
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 1,
+) -> Sweep:
+    """Search the smallest ε of images (n, 3, H, W) in [0, 1] with labels (n,) on a rising grid.
+
+    attacks: the worst counts; each, the cheapest first, only tries to go below what those before it found.
+    ids: (n,) what random numbers of an image follow from besides the seed; 0, 1 … by default.
+    batch_size: images under way together; a matter of memory and of speed (more is faster), not of the result.
+    independent: attack every ε afresh, as loops around torchattacks do; nothing is polished.
+    polished: after pgd and apgd, go below the grid's value; other attacks (fgsm, square …) are what they are.
+    progress: is told how many more images are decided.
+    checkpoint: a file to resume from and to write after every `checkpoint_every` batches; for this sweep alone.
+    """
+    grid, attacks = check_grid(eps), check_attacks(attacks)
+    check_images(images)
+    ids = torch.arange(len(images)) if ids is None else ids
+    polished = polished and not independent and any(settings.name in POLISHED for settings in attacks)
+    if batch_size < 1 or checkpoint_every < 1:
+        raise InputError(f"expected batches of at least 1, got batch size {batch_size}, every {checkpoint_every}")
+    with evaluating(model):
+        check_labels(labels, images=images, classes=[""] * count_logits(model, images[:1]))
+        key = fingerprint(model, (images, labels, ids), (grid.tolist(), attacks, seed, independent, polished, backward))
+        state = SweepState.begin(checkpoint, key, images=images, shape=(len(attacks), len(grid)))
+        if progress is not None and state.done.any():
+            progress(int(state.done.sum()))
+        alone = processes() == 1
+        own_progress = progress if alone else None  # of several processes, each sees only its own images
+
+        def search(rows: np.ndarray) -> SearchResult:
+            at = torch.from_numpy(rows)
+            under_way = Search(
+                model, images[at], labels[at], ids[at], grid, seed=seed, backward=backward, progress=own_progress
+            )
+            return under_way.run(attacks, independent=independent, polished=polished)
+
+        batches = _batches(state.done, share_size(len(images), batch_size, multiple=CHUNK))
+        for number in range(0, len(batches), processes()):
+            together = batches[number : number + processes()]
+            for rows, outcome in zip(together, shared_map(search, together), strict=True):
+                state.put(rows, outcome)
+                if progress is not None and not alone:
+                    progress(len(rows))
+            if (number // processes() + 1) % checkpoint_every == 0:
+                state.write()
+    return _result(grid, attacks, state)
+
+
+def check_grid(eps: Sequence[float]) -> np.ndarray:
+    """(E,) the grid, if it is finite, not negative and rising."""
+    try:
+        grid = np.asarray(list(eps), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"expected values of ε as a list of numbers, got {eps!r:.60}") from error
+    if grid.ndim != 1 or len(grid) == 0:
+        raise InputError("expected at least one ε, got none")
+    if not (np.isfinite(grid).all() and (grid >= 0).all()):
+        raise InputError(f"expected every ε finite and at least 0, got {grid.min():g} to {grid.max():g}")
+    if (np.diff(grid) <= 0).any():
+        raise InputError(f"expected rising values of ε, got {grid[0]:g} … {grid[-1]:g}; put the smallest first")
+    return grid
+
+
+def check_attacks(attacks: Sequence[Attack]) -> tuple[Attack, ...]:
+    """The attacks, cheapest first, if they share one norm."""
+    norms = sorted({settings.norm for settings in attacks})
+    if len(norms) != 1:
+        raise InputError(f"expected attacks of one norm in a sweep, got {' and '.join(norms) or 'none'}")
+    return tuple(sorted(attacks, key=lambda settings: settings.cost))
+
+
+def _batches(done: np.ndarray, batch_size: int) -> list[np.ndarray]:
+    """Positions still to do, in whole blocks of CHUNK so that images of a block always stay together."""
+    size = -(-batch_size // CHUNK) * CHUNK
+    parts = (np.arange(first, min(first + size, len(done))) for first in range(0, len(done), size))
+    return [part[~done[part]] for part in parts if not done[part].all()]
+
+
+def _result(grid: np.ndarray, attacks: tuple[Attack, ...], state: SweepState) -> Sweep:
+    values = np.concatenate([grid, [np.inf, 0.0]])  # position E: never; position −1: wrong when clean
+    return Sweep(
+        eps=grid,
+        attacks=attacks,
+        min_eps=state.min_eps,
+        min_eps_after=values[state.eps_index_after],
+        is_adversarial=state.is_adversarial,
+        images=state.images,
+        attempts=state.attempts,
+    )

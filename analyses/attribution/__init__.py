@@ -1,0 +1,1 @@
+"""Attribution methods, and what is measured on their maps."""

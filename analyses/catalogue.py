@@ -1,0 +1,218 @@
+"""The analyses: one entry each. Commands, `compare`, the page, result kinds and `scs_eval`'s exports derive from it.
+
+Nothing here imports torch: entries name functions as "module:function", imported when they are called.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal
+
+from scs_eval.errors import InputError
+
+HIGHER, LOWER, NEITHER = 1, -1, 0
+# What an analysis depends on besides the model, its images and the seed.
+Need = Literal["labels", "gradient", "method", "eps", "shown eps", "grids", "twin", "facts"]
+# What `size` counts: images, grids of the pointing game, or the images in those grids.
+Unit = Literal["image", "grid", "cell"]
+# What is made once for all models of a comparison, by `function(tasks, count=…)`.
+SHARED = {"grids": "scs_eval.analyses.localisation.task:shared_mosaics"}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A number that models are compared by.
+
+    name: what a gate calls it. words: what it is. better: HIGHER, LOWER, or NEITHER where a difference is all there is
+    to say. values: from a result to the value of every example; with `at_eps`, from a result and a position in its
+    `eps`. shares: an example is right or wrong (Wilson's interval, McNemar's test), else it has a number (bootstrap).
+    at_eps: one such number for every ε of the sweep, or for those that the summary shows; called pgd@8/255.
+    """
+
+    name: str
+    words: str
+    values: Callable[..., Any]
+    better: int = NEITHER
+    shares: bool = False
+    at_eps: Literal["", "all", "shown"] = ""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """An analysis, as everything that lists analyses sees it.
+
+    name: the command, the room, the folder below results/, and the kind of its results.
+    title: on the page. question: what it asks. command: its line in `scs-eval --help`; without one it is no command.
+    home: its module. function: what `scs_eval` exports from there. kinds: the module whose import defines its results,
+    if that is not its home.
+    run: "module:function" from a `Task` to a result: how `compare` and a command without a file of its own run it.
+    size, unit: how many of what `compare` takes. cost: of one of those, in forward passes of an image.
+    needs: see `Need`. metrics: its headlines.
+    curve: what its figure tells, if it stands among the page's curves. pictures: its figure shows pictures, not lines.
+    row_per_image: its summary has one, and so is not on the page.
+    """
+
+    name: str
+    title: str
+    question: str
+    command: str = ""
+    home: str = ""
+    kinds: str = ""
+    function: str = ""
+    run: str = ""
+    size: int | None = None
+    unit: Unit = "image"
+    cost: float = 1
+    needs: tuple[Need, ...] = ()
+    metrics: tuple[Headline, ...] = ()
+    curve: str = ""
+    pictures: bool = False
+    row_per_image: bool = False
+
+    @property
+    def module(self) -> str:
+        """Where its function is defined."""
+        return self.home or f"scs_eval.analyses.{self.name}"
+
+    @property
+    def kinds_module(self) -> str:
+        """Where its results are defined."""
+        return self.kinds or self.module
+
+
+def imported(dotted: str) -> Any:
+    """What "module:name" stands for."""
+    module, _, name = dotted.partition(":")
+    return getattr(import_module(module), name)
+
+
+ENTRIES: dict[str, Analysis] = {}
+
+
+def register_analysis(entry: Analysis) -> Analysis:
+    """Add an analysis: from now on it is a command, a part of `compare` and of the page, and a name in `scs_eval`."""
+    if not entry.name.isidentifier():
+        raise InputError(f"expected a name such as my_analysis, got {entry.name!r}")
+    if entry.name in ENTRIES:
+        raise InputError(f"there is an analysis {entry.name!r} already ({ENTRIES[entry.name].question})")
+    ENTRIES[entry.name] = entry
+    return entry
+
+
+def compared() -> dict[str, Analysis]:
+    """The analyses that `compare` runs, the cheap ones first as they stand here."""
+    return {name: entry for name, entry in ENTRIES.items() if entry.run}
+
+
+def exports() -> dict[str, str]:
+    """Public functions and the modules they are in."""
+    return {entry.function: entry.module for entry in ENTRIES.values() if entry.function}
+
+
+ROOMS = "scs_eval.analyses"
+for _entry in (
+    Analysis(
+        "accuracy", "Accuracy", "How often is the model right?",
+        command="Measure how often each model is right, beside the paper.", function="accuracy",
+        run=f"{ROOMS}.accuracy.task:run", size=1000, needs=("labels", "facts"),
+        metrics=(Headline("accuracy", "right answers", lambda result: result.correct, HIGHER, shares=True),),
+        curve="Right answers on clean images.",
+    ),
+    Analysis(
+        "saliency", "Saliency", "What does the model look at, and how sparse, specific and steady is that?",
+        command="Show what each model looks at, and how sparse, specific and steady that is.", function="saliency",
+        run=f"{ROOMS}.saliency.task:run", size=100, cost=22, needs=("labels", "gradient"), pictures=True,
+        metrics=(
+            Headline("sparseness", "sparseness of saliency maps (Gini)", lambda result: result.gini),
+            Headline(
+                "class_correlation", "correlation of the maps of two classes",
+                lambda result: result.class_correlation, LOWER,
+            ),
+            Headline(
+                "max_sensitivity", "change of maps under small noise", lambda result: result.max_sensitivity, LOWER
+            ),
+        ),
+    ),
+    Analysis(
+        "contributions", "Contributions", "What does each pixel add to the logit, and what is left over?",
+        command="Show what each pixel adds to the logit, and how complete that is.", function="contributions",
+        run=f"{ROOMS}.contributions.task:run", size=48, cost=14, needs=("labels", "gradient"), pictures=True,
+        metrics=(
+            Headline(
+                "complete", "maps that account for the logit", lambda result: result.complete, HIGHER, shares=True
+            ),
+            Headline("bias_share", "share of biases in what makes the logit", lambda result: result.bias_share, LOWER),
+        ),
+        row_per_image=True,
+    ),
+    Analysis("neurons", "Neurons", "What activates a neuron, or a direction of a layer?", function="neurons"),
+    Analysis(
+        "localisation", "Localisation", "Does the map of a class lie on that class's image in a grid of several?",
+        command="Play the grid pointing game: does the map of a class lie on its image?", function="localisation",
+        kinds=f"{ROOMS}.localisation.result", run=f"{ROOMS}.localisation.task:run", size=16, unit="grid", cost=190,
+        needs=("labels", "gradient", "method", "grids"),
+        metrics=(
+            Headline("localisation", "attribution in the right cell", lambda result: result.grid_scores, HIGHER),
+        ),
+    ),
+    Analysis(
+        "pgd", "Robustness", "How large a change of the image fools the model, and is that robustness real?",
+        command="Attack each model with ever larger changes, and check whether its robustness is real.", function="pgd",
+        run=f"{ROOMS}.pgd.task:run", size=200, cost=260, needs=("labels", "gradient", "eps", "twin"),
+        metrics=(
+            Headline("robust_area", "area under accuracy against ε", lambda result: result.areas, HIGHER),
+            Headline(
+                "pgd", "right answers when attacked", lambda result, eps: ~result.is_adversarial[eps], HIGHER,
+                shares=True, at_eps="all",
+            ),
+        ),
+        curve="Accuracy as attacks grow: the smallest ε that fools the model was searched for every image.",
+    ),
+    Analysis(
+        "scorecard", "Scorecard", "Are there reasons to doubt a curve of accuracy against ε?", function="scorecard"
+    ),
+    Analysis(
+        "attacked", "Explanations under attack",
+        "Do maps still lie on the object, and look as before, when the image is attacked?",
+        run=f"{ROOMS}.attacked.task:run", unit="cell", cost=260,
+        needs=("labels", "gradient", "method", "shown eps", "grids"),
+        metrics=(
+            Headline(
+                "localisation", "attribution in the right cell when attacked",
+                lambda result, eps: result.localisation[eps], HIGHER, at_eps="shown",
+            ),
+            Headline(
+                "similarity", "likeness of attacked and clean maps", lambda result, eps: result.similarity[eps], HIGHER,
+                at_eps="shown",
+            ),
+        ),
+        curve="Robustness and interpretability together: do maps still point at the object, and look as before, when "
+        "the image is attacked? Each model is attacked for itself, at the full ε.",
+    ),
+    Analysis(
+        "faithfulness", "Faithfulness", "Do the maps say what the model does?",
+        command="Test whether maps say what the model does, against a random and an edge map.", function="faithfulness",
+        run=f"{ROOMS}.faithfulness.task:run", size=24, cost=330, needs=("gradient", "method"),
+        metrics=tuple(  # of the first method; the others are controls
+            Headline(name, words, lambda result, name=name: result.scores[name][0], better)
+            for name, words, better in (
+                ("deletion", "deletion: area as important pixels go", LOWER),
+                ("insertion", "insertion: area as important pixels come", HIGHER),
+                ("infidelity", "change of the logit that maps miss", LOWER),
+            )
+        ),
+    ),
+    Analysis(
+        "compare", "Comparison", "Which of these models is better, in what, and is that more than chance?",
+        command="Compare any models on the same images: tests, curves, explanations, one page.", function="compare",
+    ),
+    Analysis(
+        "dynamics", "Training dynamics", "How did training go?",
+        command="Draw the records of training runs.", function="dynamics",
+    ),
+    Analysis(
+        "bench", "Speed and memory", "How fast is it, and how much memory does it take, against peers?",
+        command="Measure speed and memory against peers.", home="scs_eval.benchmarks.result",
+    ),
+):  # fmt: skip
+    register_analysis(_entry)

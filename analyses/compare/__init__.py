@@ -1,0 +1,90 @@
+"""Which of these models is better, in what, and is that more than chance? All analyses on the same images.
+
+Every analysis of every model is a step of its own with a key that says what it depends on: what is finished is taken
+from the cache, and what is interrupted goes on there.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from torch import Tensor, nn
+
+from scs_eval.analyses.accuracy import Known
+from scs_eval.analyses.compare.metrics import metrics_of, values_of
+from scs_eval.analyses.compare.result import CompareResult, stacked
+from scs_eval.analyses.compare.steps import Advance, Setup, make_setup, make_steps, run_step
+from scs_eval.analyses.core.cache import ResultCache
+from scs_eval.analyses.core.result import COMPARISONS, Result
+
+EPS = tuple(float(f"{step / 510:.12g}") for step in range(1, 17))  # 0.5/255, 1/255 … 8/255
+Results = dict[str, dict[str, Result]]  # model → analysis → result
+
+
+def compare(
+    models: Mapping[str, nn.Module],
+    images: Tensor | Mapping[str, Tensor],
+    labels: Tensor,
+    *,
+    classes: Sequence[str],
+    analyses: Sequence[str] | None = None,
+    method: str = "wx",
+    eps: Sequence[float] = EPS,
+    sizes: Mapping[str, int] | None = None,
+    indices: Tensor | None = None,
+    seed: int = 0,
+    label: str = "compare",
+    store: ResultCache | None = None,
+    known: Mapping[str, Known] | None = None,
+    twins: Mapping[str, tuple[str, nn.Module | None]] | None = None,
+    begin: Callable[[float, int], None] | None = None,
+    advance: Advance | None = None,
+) -> CompareResult:
+    """Compare models by label on the same images (n, 3, H, W) in [0, 1] with labels (n,).
+
+    images: one tensor for all, or one for each label, where models take other sizes of the same images.
+    analyses: some of those that the catalogue has `run` for; by default all. method: the attribution of localisation,
+    attacked and faithfulness. eps: of the attacks. sizes: analysis → how many of the images, from the first, it takes
+    (localisation: grids), where that is not as the catalogue says. store: where finished work is kept and found.
+    known: further facts for the table of accuracy. twins: label → name and network for the scorecard's transfer attack.
+    begin: told the cost of what is to be done and how many steps are finished already; advance: told how much of that
+    cost is done more, and what is being worked on.
+    """
+    setup = make_setup(
+        models, images, labels, classes=tuple(classes), analyses=analyses, method=method, eps=tuple(eps),
+        sizes=sizes or {}, indices=indices, seed=seed, store=store, known=known or {}, twins=twins or {},
+    )  # fmt: skip
+    steps = list(make_steps(setup))
+    results: Results = {name: {} for name in models}
+    pending = []
+    for step in steps:
+        finished = None if store is None else store.get(step.key)
+        if finished is None:
+            pending.append(step)
+        else:
+            results[step.model][step.analysis] = finished
+    if begin is not None:
+        begin(sum(step.cost for step in pending), len(steps) - len(pending))
+    for step in pending:
+        run_step(step, setup, results, advance or (lambda cost, what: None))
+    return _result(setup, results, label=label)
+
+
+def _result(setup: Setup, results: Results, *, label: str) -> CompareResult:
+    metrics = metrics_of(setup.analyses, setup.eps)
+    columns = [[values_of(metric, results[name]) for name in setup.models] for metric in metrics]
+    parts = {
+        analysis: COMPARISONS[type(members[0])].of(members, label=label)
+        for analysis in setup.analyses
+        if (members := [results[name][analysis] for name in setup.models if analysis in results[name]])
+    }
+    measured = [m for m, row in enumerate(columns) if any(np.isfinite(values).any() for values in row)]
+    return CompareResult(
+        label=label,
+        settings={"seed": setup.seed, "method": setup.method, "analyses": tuple(parts), "eps": setup.eps},
+        models=tuple(setup.models),
+        metrics=tuple(tuple(metrics[m]) for m in measured),  # type: ignore[misc]
+        outcomes=stacked([columns[m] for m in measured]),
+        left_out=setup.left_out,
+        parts=parts,
+        image_indices={analysis: setup.image_indices(analysis) for analysis in parts},
+    )

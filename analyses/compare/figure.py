@@ -1,0 +1,45 @@
+"""Figures that show all models of a comparison on the same axes."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scs_eval.analyses.core.statistics import mean_interval
+from scs_eval.analyses.faithfulness.figure import PANELS
+from scs_eval.analyses.plotting import style
+from scs_eval.analyses.plotting.lines import LineStyles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def draw_pixel_curves(results: Sequence[Any]) -> "Figure":
+    """Deletion and insertion curves of the first method, one for each model's faithfulness result."""
+    with style.paper_style():
+        axes = style.panels(1, 2, height=2.9 + 0.14 * len(results), sharey=True)
+        for ax, kind in zip(axes, PANELS, strict=True):
+            styles = LineStyles()
+            for result in results:
+                _curve(ax, result, kind, styles)
+            ax.set(xlim=(0, 1), ylim=(0, None))
+            ax.grid(lw=0.3, color="0.88")
+            ax.set_axisbelow(True)
+            ax.set_title(PANELS[kind][0], loc="left")
+            ax.set_xlabel(PANELS[kind][1])
+        axes[0].set_ylabel("probability of the class")
+        handles, names = axes[0].get_legend_handles_labels()
+        note = f"{results[0].methods[0]}, {len(results[0].targets)} images, 95 % bands; thin and dotted: a random map"
+        figure = style.figure_of(axes[0])
+        figure.legend(handles, names, loc="outside lower center", ncols=2, title=note, title_fontsize=6.5)
+        return figure
+
+
+def _curve(ax: "Axes", result: Any, kind: str, styles: LineStyles) -> None:
+    tint, _, dash = styles.next_for(result.label)
+    values: np.ndarray = getattr(result, kind)
+    mean, low, high = mean_interval(values[0])
+    ax.fill_between(result.fractions, low, high, color=tint, alpha=0.12, lw=0)
+    ax.plot(result.fractions, mean, ls=dash, color=tint, label=result.label)
+    ax.plot(result.fractions, values[result.methods.index("random")].mean(0), ls=":", lw=0.7, color=tint)

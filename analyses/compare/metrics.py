@@ -1,0 +1,69 @@
+"""The metrics of a comparison: the catalogue's headlines, those that depend on ε once for every ε."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scs_eval.analyses.catalogue import HIGHER as HIGHER
+from scs_eval.analyses.catalogue import LOWER as LOWER
+from scs_eval.analyses.catalogue import Analysis, Headline, compared
+
+NAMED = (1 / 255, 2 / 255, 4 / 255, 8 / 255)  # values of ε that have a line in the summary
+TINY = 1e-12
+
+
+class Metric(NamedTuple):
+    """One line of the summary: a `Headline`, at one ε if it depends on that.
+
+    main: whether it is in the summary and its tests; the others are in the table, and gates may ask for them.
+    """
+
+    name: str
+    analysis: str
+    words: str
+    better: int
+    shares: bool = False
+    main: bool = True
+
+
+def metrics_of(analyses: Iterable[str], eps: Sequence[float]) -> list[Metric]:
+    """All metrics of some analyses in the order of the catalogue; those at a distance are called pgd@8/255."""
+    chosen = set(analyses)
+    entries = [entry for name, entry in compared().items() if name in chosen]
+    return [metric for entry in entries for headline in entry.metrics for metric in _lines(entry, headline, eps)]
+
+
+def _lines(entry: Analysis, headline: Headline, eps: Sequence[float]) -> Iterator[Metric]:
+    if not headline.at_eps:
+        yield Metric(headline.name, entry.name, headline.words, headline.better, headline.shares)
+        return
+    shown = distances(eps)
+    for radius in eps if headline.at_eps == "all" else shown:
+        at = spell_eps(radius)
+        words = f"{headline.words} at {at}"
+        yield Metric(f"{headline.name}@{at}", entry.name, words, headline.better, headline.shares, radius in shown)
+
+
+def distances(eps: Sequence[float]) -> list[float]:
+    """The values of ε that the summary shows and explanations are attacked at: the named ones, else the largest."""
+    return [radius for radius in eps if any(abs(radius - named) < TINY for named in NAMED)] or [eps[-1]]
+
+
+def spell_eps(eps: float) -> str:
+    """8/255 or 0.5/255 where that is what it is, else the number."""
+    halves = 510 * eps
+    return f"{round(halves) / 2:g}/255" if eps and abs(halves - round(halves)) < 1e-8 else f"{eps:.6g}"
+
+
+def values_of(metric: Metric, results: Mapping[str, Any]) -> np.ndarray:
+    """The metric's value for every example, from a model's results by analysis; none if the analysis is missing."""
+    if metric.analysis not in results:
+        return np.zeros(0)
+    name, _, at = metric.name.partition("@")
+    result = results[metric.analysis]
+    headline = next(
+        line for line in compared()[metric.analysis].metrics if line.name == name and bool(line.at_eps) == bool(at)
+    )
+    position = ([spell_eps(float(radius)) for radius in result.eps].index(at),) if at else ()
+    return np.asarray(headline.values(result, *position), dtype=float)

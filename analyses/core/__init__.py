@@ -1,0 +1,1 @@
+"""The ground floor of every analysis: results, inference, batches, parallel work, caching, statistics."""

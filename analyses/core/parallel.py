@@ -1,0 +1,138 @@
+"""Work shared among the processes that torchrun started: each does a part of the batches, and all know the whole.
+
+Every process runs the same program on the same images. Where an analysis goes through batches of images, `shared_map`
+gives each process every size-th of them and hands all outcomes to all. The batches are those of a single process, and
+whatever is not shared is done by every process alike: so the result is that of a single process, to the bit.
+"""
+
+import io
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+from torch import distributed
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+PATIENCE = timedelta(days=1)  # how long one process may keep the others waiting; torchrun ends all when one fails
+
+
+class _Team:
+    """Whether work is shared now. Not inside a piece of shared work: the other processes do not know of that."""
+
+    on = False
+
+
+@contextmanager
+def sharing() -> Iterator[None]:
+    """Share work inside, if torchrun started several processes; inside a second such block too."""
+    if _Team.on or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    distributed.init_process_group("gloo", timeout=PATIENCE)  # outcomes travel by way of the CPU
+    _Team.on = True
+    try:
+        yield
+    finally:
+        _Team.on = False
+        distributed.destroy_process_group()
+
+
+def processes() -> int:
+    """Among how many processes work is shared."""
+    return distributed.get_world_size() if _Team.on else 1
+
+
+def is_main_process() -> bool:
+    """Whether this process writes files and talks to the user."""
+    return not _Team.on or distributed.get_rank() == 0
+
+
+def barrier() -> None:
+    """Until every process is here."""
+    if _Team.on:
+        distributed.barrier()
+
+
+def shared_map(function: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
+    """`[function(item) for item in items]`, its work shared; what fails in one process fails in all.
+
+    An item's outcome must not depend on those before it. Tensors that were shared are on the CPU.
+    """
+    if not _Team.on:
+        return [function(item) for item in items]
+    own, outcomes = _own_part(function, list(items)), []
+    for part in _gathered(own):
+        outcomes += part
+    values = []
+    for _, value, errors in sorted(outcomes, key=lambda outcome: outcome[0]):
+        if errors:
+            raise _relinked(errors)
+        values.append(value)
+    return values
+
+
+def broadcast_from_main(function: Callable[[], T]) -> T:
+    """What the function gives in the first process, in all of them: for what depends on a machine, such as files."""
+    return shared_map(lambda _: function(), [None])[0]
+
+
+def share_size(count: int, at_most: int, *, multiple: int = 1) -> int:
+    """A batch size of at most `at_most` by which `count` images make a batch for every process, in whole multiples."""
+    if not _Team.on:
+        return at_most
+    each = -(-count // processes())
+    return max(1, min(at_most, -(-each // multiple) * multiple))
+
+
+def _own_part(function: Callable[[Item], T], items: list[Item]) -> list[tuple[int, Any, list[Exception]]]:
+    """(place, value, errors) of this process's items, up to the first that fails."""
+    found: list[tuple[int, Any, list[Exception]]] = []
+    _Team.on, first, step = False, distributed.get_rank(), distributed.get_world_size()
+    try:
+        for place in range(first, len(items), step):
+            found.append((place, function(items[place]), []))
+    except Exception as error:
+        found.append((first + step * len(found), None, _causes(error)))
+    finally:
+        _Team.on = True
+    return found
+
+
+def _gathered(own: Any) -> list[Any]:
+    """What every process has, in the order of processes."""
+    packed = io.BytesIO()
+    torch.save(own, packed)
+    every: list[bytes] = [b""] * distributed.get_world_size()
+    distributed.all_gather_object(every, packed.getvalue())
+    # Not weights_only: these bytes come from the other processes of this very command.
+    return [torch.load(io.BytesIO(each), map_location="cpu", weights_only=False) for each in every]
+
+
+def _causes(error: BaseException | None) -> list[Exception]:
+    """An error and what caused it, each as something that can be sent."""
+    found = []
+    while isinstance(error, Exception):
+        found.append(_sendable(error))
+        error = error.__cause__
+    return found
+
+
+def _sendable(error: Exception) -> Exception:
+    try:
+        same = type(pickle.loads(pickle.dumps(error))) is type(error)
+    except Exception:
+        same = False
+    return error if same else RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _relinked(errors: list[Exception]) -> Exception:
+    for error, cause in pairwise(errors):
+        error.__cause__ = cause
+    return errors[0]

@@ -1,0 +1,207 @@
+"""What a result is: it keeps per-example outcomes, tabulates and plots itself, and can be saved and loaded.
+
+An analysis returns a subclass of `Result`: a frozen dataclass whose fields are numpy arrays (per-example outcomes),
+other results, or JSON values (text, numbers, tuples, mappings). Everything else derives from them without running the
+model again. Several results of one kind make a `Comparison`. docs/results.md describes all kinds.
+"""
+
+import base64
+import html
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
+
+import numpy as np
+import pandas as pd
+
+from scs_eval.analyses.core.storage import KINDS, save_result
+from scs_eval.analyses.core.storage import load_result as load_result
+from scs_eval.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Result(ABC):
+    """The outcome of one analysis for one model.
+
+    name: the analysis, which is also its folder under results/.
+    label: whose result this is: the name of a model or of a run.
+    settings: what the outcome depends on besides the model (seed, data, device, options), as JSON values.
+    axes: field → the names of its array's axes. An axis has one length within a result.
+    """
+
+    name: ClassVar[str]
+    axes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    label: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__repr__ = Result.__repr__  # type: ignore[method-assign]  # a dataclass would print all its arrays
+        if "name" in cls.__dict__:
+            KINDS[cls.result_kind()] = cls
+
+    def __post_init__(self) -> None:
+        _check_axes(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.label!r}>"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.label}\n{self.summary().to_string(index=False)}"
+
+    @abstractmethod
+    def table(self) -> pd.DataFrame:
+        """All numbers, one row per thing compared, unrounded."""
+
+    @abstractmethod
+    def figure(self, ax: "Axes | None" = None) -> "Figure":
+        """The picture a paper would print, on the given axes or on a new figure."""
+
+    def summary(self) -> pd.DataFrame:
+        """The table for a reader: few columns, text, rounded. Shown by the command line, in Jupyter and in table.md."""
+        return self.table().map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """All tables by file name; the main one is `table`."""
+        return {"table": self.table()}
+
+    def figures(self) -> dict[str, "Figure"]:
+        """All figures by file name; the main one is `figure`."""
+        return {"figure": self.figure()}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The per-example outcomes: every field that is an array."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {key: value for key, value in values.items() if isinstance(value, np.ndarray)}
+
+    def seconds_taken(self) -> dict[str, float]:
+        """How long it took, by label, where it was measured: no part of the tables, which two equal runs share."""
+        seconds = getattr(self, "seconds", None)
+        return {} if seconds is None else {self.label: seconds}
+
+    def with_settings(self, more: Mapping[str, Any]) -> "Self":
+        """The same result, with more known about how it came about."""
+        return replace(self, settings={**self.settings, **more})
+
+    @classmethod
+    def result_kind(cls) -> str:
+        """What a saved result says that it is."""
+        return cls.name
+
+    def save(self, directory: str | Path) -> None:
+        """Write arrays.npz and result.json, from which `load_result` makes the same result again."""
+        save_result(self, directory)
+
+    def _repr_html_(self) -> str:
+        """Jupyter: the summary, then the figure."""
+        picture = io.BytesIO()
+        self.figure().savefig(picture, format="png", dpi=110)
+        source = base64.b64encode(picture.getvalue()).decode()
+        caption = html.escape(f"{self.name}: {self.label}")
+        table = self.summary().to_html(index=False, border=0)
+        return f'{table}<img alt="{caption}" src="data:image/png;base64,{source}">'
+
+
+R = TypeVar("R", bound=Result)
+COMPARISONS: "dict[type[Result], type[Comparison[Any]]]" = {}  # what several results of a kind make
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Comparison(Result, Generic[R]):
+    """Results of one kind for several models, labels distinct: tables one below the other, one figure for all."""
+
+    results: tuple[R, ...]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for base in getattr(cls, "__orig_bases__", ()):
+            if get_origin(base) is Comparison:
+                COMPARISONS[get_args(base)[0]] = cls
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        labels = [result.label for result in self.results]
+        if not labels:
+            raise InputError("expected results to compare, got none")
+        if len(set(labels)) < len(labels):
+            twice = next(label for label in labels if labels.count(label) > 1)
+            raise InputError(f"expected distinct labels, got {twice!r} twice; name the models LABEL=SOURCE")
+
+    @classmethod
+    def result_kind(cls) -> str:
+        """The kind of several results of one analysis."""
+        return f"{cls.name}-comparison"
+
+    @classmethod
+    def of(cls, results: Sequence[R], *, label: str) -> "Self":
+        """Compare results; the settings are those that all of them share."""
+        first, *others = (result.settings for result in results) if results else [{}]
+        shared = {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
+        return cls(label=label, settings=shared, results=tuple(results))
+
+    def table(self) -> pd.DataFrame:
+        """The results' tables, one below the other."""
+        return _stacked([result.table() for result in self.results])
+
+    def summary(self) -> pd.DataFrame:
+        """The results' summaries, one below the other; an empty cell where one has no such column."""
+        return _stacked([result.summary() for result in self.results]).fillna("")
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every table that some result has, one below the other."""
+        each = [result.tables() for result in self.results]
+        names = dict.fromkeys(name for tables in each for name in tables)
+        stacked = {name: _stacked([tables[name] for tables in each if name in tables]) for name in names}
+        return {**stacked, "table": self.table()}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The results' arrays, each under `label/name`."""
+        return {f"{one.label}/{key}": array for one in self.results for key, array in one.arrays().items()}
+
+    def seconds_taken(self) -> dict[str, float]:
+        """The results' seconds, by label."""
+        return {label: seconds for one in self.results for label, seconds in one.seconds_taken().items()}
+
+    def with_settings(self, more: Mapping[str, Any]) -> "Self":
+        """The same results, with more known about how all of them came about."""
+        members = tuple(result.with_settings(more) for result in self.results)
+        return replace(self, settings={**self.settings, **more}, results=members)
+
+
+def side_by_side(results: Sequence[Result], *, label: str = "side by side") -> Result:
+    """Several results of one kind as a comparison, one as it is; the method is in their labels if they differ in it."""
+    kinds = {type(result) for result in results}
+    if len(kinds) != 1:
+        names = ", ".join(sorted(kind.__name__ for kind in kinds)) or "none"
+        raise InputError(f"expected results of one kind to set side by side, got {names}")
+    if len(results) == 1:
+        return results[0]
+    several = len({getattr(result, "method", None) for result in results}) > 1
+    named = [replace(one, label=f"{one.model} {one.method}") if several else one for one in results]  # type: ignore[attr-defined]
+    return COMPARISONS[kinds.pop()].of(named, label=label)
+
+
+def _check_axes(result: Result) -> None:
+    """Raise unless every array has the axes that its class declares, and an axis one length."""
+    lengths: dict[str, tuple[int, str]] = {}
+    for name, array in Result.arrays(result).items():
+        axes = result.axes.get(name)
+        if axes is None or len(axes) != array.ndim:
+            declared = "no axes" if axes is None else f"axes {axes}"
+            raise ValueError(f"{type(result).__name__}.{name} has shape {array.shape}, its class declares {declared}")
+        for axis, length in zip(axes, array.shape, strict=True):
+            known, where = lengths.setdefault(axis, (length, name))
+            if known != length:
+                raise ValueError(f"axis {axis!r} has length {known} in {where}, {length} in {name}")
+
+
+def _stacked(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(tables, ignore_index=True)

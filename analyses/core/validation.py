@@ -1,0 +1,60 @@
+"""What every analysis asks of images, labels and a model's answer; anything else is an error of one line."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.core.model_state import device_of
+from scs_eval.errors import InputError, check_name
+
+
+def check_images(images: Tensor) -> None:
+    """Raise unless images are floats (n ≥ 1, 3, H, W) in [0, 1]."""
+    if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
+        raise InputError(f"expected images as floats (n, 3, H, W), got {images.dtype} {tuple(images.shape)}")
+    if images.numel() == 0:
+        raise InputError(f"expected at least one image, got shape {tuple(images.shape)}")
+    low, high = images.min().item(), images.max().item()
+    if not (low >= 0 and high <= 1):  # written so that NaN fails too
+        raise InputError(f"expected images in [0, 1], got [{low:.3g}, {high:.3g}]; normalise inside the model")
+
+
+def check_labels(labels: Tensor, *, images: Tensor, classes: Sequence[str]) -> None:
+    """Raise unless there is one whole number per image that is a position in `classes`."""
+    if labels.shape != images.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
+        raise InputError(f"expected {len(images)} labels as whole numbers, got {labels.dtype} {tuple(labels.shape)}")
+    for name in classes:
+        check_name(name or "-", what="class name")
+    first, last = int(labels.min()), int(labels.max())
+    if first < 0 or last >= len(classes):
+        raise InputError(f"expected labels from 0 to {len(classes) - 1}, got {first} to {last}")
+
+
+def logits_of(model: nn.Module, images: Tensor, *, classes: int) -> Tensor:
+    """The model's finite logits (b, classes), in single precision at least, on the device that the model is on."""
+    try:
+        logits = model(images.to(device_of(model)))
+    except torch.OutOfMemoryError:
+        raise  # a matter of the batch size, not of the request
+    except RuntimeError as error:
+        size = "×".join(map(str, images.shape[1:]))
+        raise InputError(f"the model cannot take images of {size}: {error}") from error
+    if not isinstance(logits, Tensor) or logits.shape != (len(images), classes):
+        got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        raise InputError(f"expected {classes} logits for each of {len(images)} images, one per class, got {got}")
+    if not logits.isfinite().all():
+        raise InputError("expected finite logits, got NaN or infinity; the model may not have been trained to the end")
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
+def count_logits(model: nn.Module, images: Tensor) -> int:
+    """How many classes the model has, by asking it."""
+    try:
+        with torch.no_grad():
+            logits = model(images.to(device_of(model)))
+    except RuntimeError as error:
+        raise InputError(f"the model cannot take images of {'×'.join(map(str, images.shape[1:]))}: {error}") from error
+    if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
+        raise InputError("expected a model that gives at least two logits for each image, (n, classes)")
+    return logits.shape[1]

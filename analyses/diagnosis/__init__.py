@@ -1,1 +1,0 @@
-"""Whether robustness is real: the single checks behind the scorecard."""

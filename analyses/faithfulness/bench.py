@@ -1,0 +1,171 @@
+"""What one method's maps come to: curves, infidelity, and similarity to the maps of ever more forgetful networks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.attribution.attribute import attribute
+from scs_eval.analyses.attribution.methods import find_method
+from scs_eval.analyses.attribution.similarity import MEASURES, spearman, ssim
+from scs_eval.analyses.faithfulness.controls import CONTROLS, control_map
+from scs_eval.analyses.faithfulness.infidelity import infidelity
+from scs_eval.analyses.faithfulness.pixel_curves import (
+    ORDERS,
+    Curves,
+    baseline_of,
+    counts_of,
+    pixel_curves,
+    ranks_of,
+    replacement_curve,
+    rising_share,
+)
+from scs_eval.analyses.faithfulness.randomisation import Depth, cascade, depths_of
+from scs_eval.analyses.faithfulness.road import road
+from scs_eval.analyses.faithfulness.saco import saco
+from scs_eval.errors import NotApplicableError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One method on n images.
+
+    maps: (n, H, W) signed, channels summed. deletion, insertion: (n, steps + 1) probabilities of the class.
+    infidelity: (n,) in squared logits. The next three: (depths, n) similarity to the original map.
+    road: (n, shares) whether the class survives the loss of its first pixels. saco: (n,). rising: (n,), see `road`,
+    `saco` and `pixel_curves.rising_share`.
+    examples: (1 + depths, k, H, W) ≥ 0, the first k images' maps: the original, then after each depth.
+    """
+
+    maps: np.ndarray
+    deletion: np.ndarray
+    insertion: np.ndarray
+    infidelity: np.ndarray
+    spearman_absolute: np.ndarray
+    spearman_signed: np.ndarray
+    ssim: np.ndarray
+    examples: np.ndarray
+    road: np.ndarray
+    saco: np.ndarray
+    rising: np.ndarray
+
+
+def stacked(outcomes: Sequence[Outcome]) -> dict[str, np.ndarray]:
+    """The outcomes' arrays, each with the methods as its first dimension."""
+    return {item.name: np.stack([getattr(outcome, item.name) for outcome in outcomes]) for item in fields(Outcome)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A model (in evaluation mode), images and the classes to explain, and how methods are put to the test on them."""
+
+    model: nn.Module
+    images: Tensor
+    targets: Tensor
+    baseline: str
+    order: str
+    steps: int
+    sigma: float
+    samples: int
+    shown: int
+    seed: int
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What an outcome depends on besides model, images and classes."""
+        return {
+            "baseline": self.baseline, "order": self.order, "steps": self.steps, "infidelity_sigma": self.sigma,
+            "infidelity_samples": self.samples, "seed": self.seed,
+        }  # fmt: skip
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """(steps + 1,) how many pixels are replaced at each step."""
+        return counts_of(self.images.shape[2] * self.images.shape[3], self.steps)
+
+    @cached_property
+    def depths(self) -> list[Depth]:
+        """The layers, in the order in which the cascade randomises them."""
+        return depths_of(self.model, self.images[:1])
+
+    def test(self, method: str) -> Outcome:
+        """Everything about one method, or control."""
+        attributions = self.explain(self.model, method)
+        curves = self.curves(attributions)
+        pictures, signed = _pictures(attributions), _signed(attributions)
+        similarity, examples = self.forgetting(method, signed, pictures)
+        return Outcome(
+            maps=signed.astype(np.float32),
+            deletion=curves.deletion.numpy(),
+            insertion=curves.insertion.numpy(),
+            infidelity=self.infidelity(attributions, gradient=_is_sensitivity(method)),
+            **similarity,
+            examples=np.stack([pictures[: self.shown], *examples]).astype(np.float32),
+            **self.removals(attributions),
+        )
+
+    def explain(self, model: nn.Module, method: str, *, depth: int = 0) -> Tensor:
+        """Attributions (n, 3, H, W). The random map is another one at every depth, the edge map always the same."""
+        if method in CONTROLS:
+            return control_map(method, self.images, seed=1000 * self.seed + depth)
+        return attribute(model, self.images, self.targets, method=method, seed=self.seed)
+
+    def curves(self, attributions: Tensor) -> Curves:
+        """Insertion and deletion in the order of the map."""
+        ranks = ranks_of(ORDERS[self.order].function(attributions), seed=self.seed)
+        baseline = baseline_of(self.images, self.baseline)
+        return pixel_curves(self.model, self.images, self.targets, ranks, baseline=baseline, counts=self.counts)
+
+    def removals(self, attributions: Tensor) -> dict[str, np.ndarray]:
+        """What else removing pixels in the order of the map tells: ROAD, SaCo and monotonicity."""
+        values = ORDERS[self.order].function(attributions)
+        ranks = ranks_of(values, seed=self.seed)
+        last_first = ranks.shape[1] * ranks.shape[2] - 1 - ranks
+        baseline = baseline_of(self.images, self.baseline)
+        curve = replacement_curve(self.model, baseline, self.images, self.targets, last_first, counts=self.counts)
+        return {
+            "road": road(self.model, self.images, self.targets, ranks, seed=self.seed).numpy(),
+            "saco": saco(self.model, self.images, self.targets, values, ranks),
+            "rising": rising_share(curve.numpy()),
+        }
+
+    def infidelity(self, attributions: Tensor, *, gradient: bool, scale: bool = True) -> np.ndarray:
+        """(n,) with the best factor if `scale`."""
+        return infidelity(
+            self.model, self.images, self.targets, attributions, gradient=gradient, scale=scale, sigma=self.sigma,
+            samples=self.samples, seed=self.seed,
+        ).numpy()  # fmt: skip
+
+    def forgetting(
+        self, method: str, signed: np.ndarray, pictures: np.ndarray
+    ) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+        """The three similarities (depths, n) along the cascade, and the examples' maps at each depth."""
+        rows, examples = [], []
+        for depth, network in enumerate(cascade(self.model, self.depths, seed=self.seed), start=1):
+            try:
+                attributions = self.explain(network, method, depth=depth)
+            except NotApplicableError:  # the method served the original; without a map there is no similarity
+                attributions = torch.full_like(self.images, torch.nan)
+            now, drawn = _signed(attributions), _pictures(attributions)
+            rows.append((spearman(pictures, drawn), spearman(signed, now), ssim(pictures, drawn)))
+            examples.append(drawn[: self.shown])
+        similarities = zip(MEASURES, zip(*rows, strict=True), strict=True)
+        return {name: np.stack(parts) for name, parts in similarities}, examples
+
+
+def _is_sensitivity(method: str) -> bool:
+    """Whether a map must be multiplied by what changes in the image; controls are like contributions."""
+    return method not in CONTROLS and find_method(method).quantity == "sensitivity"
+
+
+def _signed(attributions: Tensor) -> np.ndarray:
+    """(n, H, W) the sum over the channels: what a pixel says, with its sign."""
+    return attributions.detach().cpu().double().sum(1).numpy()
+
+
+def _pictures(attributions: Tensor) -> np.ndarray:
+    """(n, H, W) ≥ 0, the largest |value| of the channels: what `scs-eval saliency` draws."""
+    return attributions.detach().cpu().double().abs().amax(1).numpy()

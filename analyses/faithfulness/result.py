@@ -1,0 +1,275 @@
+"""What faithfulness gives: scores of every method and control on every image, tables, figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from scs_eval.analyses.attribution.metrics import entropy, gini
+from scs_eval.analyses.attribution.score_table import METRICS, MORE_METRICS, cell, mean_of, score_table
+from scs_eval.analyses.attribution.similarity import MEASURES
+from scs_eval.analyses.core.result import Comparison, Result
+from scs_eval.analyses.core.statistics import mean_interval
+from scs_eval.analyses.faithfulness import cascade_figure
+from scs_eval.analyses.faithfulness import figure as faithfulness_figure
+from scs_eval.analyses.faithfulness.figure import Line, Model
+from scs_eval.analyses.faithfulness.pixel_curves import BASELINES, ORDERS, area
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FaithfulnessResult(Result):
+    """Methods m (the last two are the controls) put to the test on one model and n images.
+
+    layers: names in the order in which the cascade randomises them; left_out: methods that cannot serve the model.
+    indices: (n,) which images; targets: (n,) the classes explained, positions in `classes`.
+    fractions: (steps + 1,) of the pixels replaced; deletion, insertion: (m, n, steps + 1) probabilities of the class.
+    infidelity: (m, n) in squared logits, each map times its best factor; change: (n,) that of a map of zeros.
+    spearman_absolute, spearman_signed, ssim: (m, layers, n) similarity to the original map after each layer; NaN where
+        a map is constant.
+    road: (m, n, shares) whether the class is recognised without a share of its first pixels; saco, rising: (m, n), see
+        `saco` and `pixel_curves.rising_share`. None in results of before they were measured.
+    maps: (m, n, H, W) signed, channels summed. images: (1, 3, H, W) the first; examples: (m, 1 + layers, 1, H, W) ≥ 0.
+    """
+
+    name = "faithfulness"
+    axes: ClassVar = {
+        "indices": ("image",),
+        "targets": ("image",),
+        "fractions": ("fraction",),
+        "deletion": ("method", "image", "fraction"),
+        "insertion": ("method", "image", "fraction"),
+        "infidelity": ("method", "image"),
+        "change": ("image",),
+        "spearman_absolute": ("method", "layer", "image"),
+        "spearman_signed": ("method", "layer", "image"),
+        "ssim": ("method", "layer", "image"),
+        "maps": ("method", "image", "row", "column"),
+        "images": ("shown", "channel", "row", "column"),
+        "examples": ("method", "depth", "shown", "row", "column"),
+        "road": ("method", "image", "share"),
+        "saco": ("method", "image"),
+        "rising": ("method", "image"),
+    }
+    methods: tuple[str, ...]
+    layers: tuple[str, ...]
+    classes: tuple[str, ...]
+    indices: np.ndarray
+    targets: np.ndarray
+    fractions: np.ndarray
+    deletion: np.ndarray
+    insertion: np.ndarray
+    infidelity: np.ndarray
+    change: np.ndarray
+    spearman_absolute: np.ndarray
+    spearman_signed: np.ndarray
+    ssim: np.ndarray
+    maps: np.ndarray
+    images: np.ndarray
+    examples: np.ndarray
+    left_out: dict[str, str] = field(default_factory=dict)
+    road: np.ndarray | None = None
+    saco: np.ndarray | None = None
+    rising: np.ndarray | None = None
+
+    @cached_property
+    def scores(self) -> dict[str, np.ndarray]:
+        """Each metric's values (m, n).
+
+        Areas under the curves, the share of the change that a map leaves unexplained (0 perfect, 1 useless; NaN where
+        the logit does not change), and the similarities once every layer is random.
+        """
+        with np.errstate(invalid="ignore", divide="ignore"):
+            unexplained = np.where(self.change > 0, self.infidelity / self.change, np.nan)
+        areas = {name: area(getattr(self, name), self.fractions) for name in ("deletion", "insertion")}
+        last = {name: getattr(self, name)[:, -1] for name in MEASURES}
+        return {**areas, "infidelity": unexplained, **last}
+
+    @cached_property
+    def more_scores(self) -> dict[str, np.ndarray]:
+        """Further metrics' values (m, n): what removing pixels tells besides the curves, and how simple a map is.
+
+        road: in what share of its steps the class is still recognised. sparseness: the Gini index of |map| (Chalasani
+        et al. 2020); complexity: the entropy of |map| in nats (Bhatt et al. 2020).
+        """
+        if self.road is None or self.saco is None or self.rising is None:
+            return {}
+        sizes = np.abs(self.maps.reshape(-1, *self.maps.shape[2:]).astype(float))
+        shape, pixels = self.maps.shape[:2], self.maps[0, 0].size
+        return {
+            "road": self.road.mean(-1),
+            "saco": self.saco,
+            "monotonicity": self.rising,
+            "sparseness": gini(sizes).reshape(shape),
+            "complexity": (entropy(sizes) * np.log(pixels)).reshape(shape),
+        }
+
+    @cached_property
+    def _more_table(self) -> pd.DataFrame:
+        return score_table(self.label, self.methods, self.more_scores) if self.more_scores else pd.DataFrame()
+
+    def more_table(self) -> pd.DataFrame:
+        """A row per method and further metric, as `table` has them of the first; Holm's correction is over these."""
+        return self._more_table.copy()
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        table = score_table(self.label, self.methods, self.scores)
+        table["conditions"] = table["metric"].map(self._conditions)
+        return table
+
+    def table(self) -> pd.DataFrame:
+        """A row per method and metric: mean, 95 % interval, n; the paired difference to the random map and its p.
+
+        p_holm is Holm's correction over all tests of the model. The conditions have the baseline of the curves.
+        """
+        return self._table.copy()
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The table; further metrics; similarity at every depth of the cascade; the mean curves; every image."""
+        more = {"metrics": self.more_table()} if self.more_scores else {}
+        parts = {"cascade": self.cascade(), "curves": self.curves(), "images": self.per_image()}
+        return {"table": self.table(), **more, **parts}
+
+    def summary(self) -> pd.DataFrame:
+        """A row per method, means with intervals; ✓ better, ✗ worse, ≠ other than the random map (p ≤ 0.05, Holm)."""
+        tables = [self._table, self._more_table]
+        cells = {(row["method"], row["metric"]): cell(row) for table in tables for _, row in table.iterrows()}
+        metrics = METRICS | (MORE_METRICS if self.more_scores else {})
+        rows = []
+        for method in self.methods:
+            values = {metric.head.format(**self.settings): cells[method, name] for name, metric in metrics.items()}
+            rows.append({"model": self.label, "method": method, "n": str(len(self.targets)), **values})
+        return pd.DataFrame(rows)
+
+    def cascade(self) -> pd.DataFrame:
+        """Mean similarity to the original map, one row per method, measure and depth."""
+        return pd.DataFrame(
+            {"model": self.label, "method": method, "depth": depth, "layer": layer, "measure": measure}
+            | mean_of(values)
+            for i, method in enumerate(self.methods)
+            for measure in MEASURES
+            for depth, (layer, values) in enumerate(
+                zip(self.layers, getattr(self, measure)[i], strict=True), start=1
+            )
+        )  # fmt: skip
+
+    def curves(self) -> pd.DataFrame:
+        """Mean insertion and deletion curves with 95 % intervals."""
+        parts = []
+        for name in ("deletion", "insertion"):
+            for line in self._lines(name):
+                columns = {"fraction": self.fractions, "mean": line.mean, "low": line.low, "high": line.high}
+                parts.append(pd.DataFrame({"model": self.label, "method": line.method, "curve": name, **columns}))
+        return pd.concat(parts, ignore_index=True)
+
+    def per_image(self) -> pd.DataFrame:
+        """Every method on every image."""
+        names = np.array(self.classes)[self.targets]
+        return pd.concat(
+            (
+                pd.DataFrame(
+                    {"model": self.label, "method": method, "index": self.indices, "target": names}
+                    | {metric: values[i] for metric, values in self.scores.items()}
+                    | {metric: values[i] for metric, values in self.more_scores.items()}
+                    | {"infidelity_logits2": self.infidelity[i], "change_logits2": self.change}
+                )
+                for i, method in enumerate(self.methods)
+            ),
+            ignore_index=True,
+        )
+
+    def figure(self, ax: "Axes | None" = None) -> "Figure":
+        """Deletion and insertion curves, mean with 95 % band; on given axes the deletion curves alone."""
+        return faithfulness_figure.draw_curves([self.drawn], note=_note(self), ax=ax)
+
+    def figures(self) -> dict[str, "Figure"]:
+        """The curves, all scores, similarity along the cascade, and maps along the cascade."""
+        return _figures([self])
+
+    @cached_property
+    def drawn(self) -> Model:
+        """What the figures show of this model."""
+        similarity = {
+            name: [_line(method, getattr(self, name)[i].T, np.nan) for i, method in enumerate(self.methods)]
+            for name in MEASURES
+        }
+        points: dict[str, dict[str, tuple[float, float, float]]] = {metric: {} for metric in METRICS}
+        for _, row in self._table.iterrows():
+            points[row["metric"]][row["method"]] = row["mean"], row["low"], row["high"]
+        curves = {name: self._lines(name) for name in ("deletion", "insertion")}
+        return Model(self.label, self.fractions, curves, self.layers, similarity, points)
+
+    @property
+    def _conditions(self) -> dict[str, str]:
+        """What each metric depends on."""
+        curves = "baseline {baseline}, {order} order, {steps} steps".format(**self.settings)
+        noise = "σ = {infidelity_sigma:g}, {infidelity_samples} samples".format(**self.settings)
+        known = {"deletion": curves, "insertion": curves, "infidelity": noise}
+        return known | dict.fromkeys(MEASURES, "all layers re-initialised")
+
+    def _lines(self, name: str) -> list[Line]:
+        """The mean curve of every method with its interval and area."""
+        areas = self.scores[name].mean(1)
+        return [_line(*row) for row in zip(self.methods, getattr(self, name), areas, strict=True)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FaithfulnessComparison(Comparison[FaithfulnessResult]):
+    """The same tests on several models."""
+
+    name = "faithfulness"
+
+    def figure(self, ax: "Axes | None" = None) -> "Figure":
+        """Deletion and insertion curves, a row for each model."""
+        return faithfulness_figure.draw_curves(
+            [result.drawn for result in self.results], note=_note(self.results[0]), ax=ax
+        )
+
+    def figures(self) -> dict[str, "Figure"]:
+        """Curves, scores and similarity with a row for each model; maps along the cascade in a figure for each."""
+        return _figures(self.results)
+
+
+def _line(method: str, values: np.ndarray, value: float) -> Line:
+    """The mean of values (n, x) with its interval at every x."""
+    means = [mean_of(column) for column in values.T] if np.isnan(values).any() else None
+    if means is None:
+        mean, low, high = mean_interval(values)
+    else:
+        mean, low, high = (np.array([item[key] for item in means]) for key in ("mean", "low", "high"))
+    return Line(method, mean, low, high, value)
+
+
+def _note(result: FaithfulnessResult) -> str:
+    """What the curves are."""
+    settings = result.settings
+    return (
+        f"Softmax probability of the class, mean over {len(result.targets)} images with 95 % bootstrap band; pixels "
+        f"replaced by {BASELINES[settings['baseline']]}, ordered by {ORDERS[settings['order']].words}."
+    )
+
+
+def _figures(results: Sequence[FaithfulnessResult]) -> dict[str, "Figure"]:
+    drawn = [result.drawn for result in results]
+    maps = {"maps" + (f"-{i}" if i > 1 else ""): _maps_figure(result) for i, result in enumerate(results, start=1)}
+    return {
+        "figure": faithfulness_figure.draw_curves(drawn, note=_note(results[0])),
+        "scores": faithfulness_figure.draw_scores(drawn),
+        "cascade": cascade_figure.draw_cascade(drawn),
+        **maps,
+    }
+
+
+def _maps_figure(result: FaithfulnessResult) -> "Figure":
+    name = result.classes[result.targets[0]]
+    title = f"{result.label}: maps of {name} as layers are re-initialised from the head down"
+    return cascade_figure.draw_maps_of_cascade(
+        result.images[0], result.examples[:, :, 0], result.methods, result.layers, title=title
+    )

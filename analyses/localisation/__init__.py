@@ -1,0 +1,79 @@
+"""Does a map point at what it should? The grid pointing game, and two games in which the truth is known.
+
+Images of n² different classes are set side by side in a mosaic; the map of each class should lie in that class's cell.
+The score is the positive mass in the right cell over all positive mass (`score`). Chance is 1/n²; smoothing leaves a
+perfect map a little less than 1. In DiFull and DiPart (`disconnected`) the other cells cannot matter, whatever a map
+says. Source: B-cos v2, section 4 and C.2.1, Figures 3 and 5-7; Rao et al. 2022.
+
+    mosaics = select_mosaics(models, data, MosaicOptions(side=2, count=20))
+    results = [localisation(model, data, mosaics[name], label=name) for name, model in models.items()]
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scs_eval.analyses.localisation.options import LocalisationOptions as LocalisationOptions
+from scs_eval.analyses.localisation.options import MosaicOptions as MosaicOptions
+from scs_eval.progress import Progress
+
+if TYPE_CHECKING:  # the command line reads the options from here, and must not wait for torch
+    from torch import Tensor, nn
+
+    from scs_eval.analyses.core.labelled_images import LabelledImages
+    from scs_eval.analyses.localisation.mosaics import Mosaics
+    from scs_eval.analyses.localisation.result import LocalisationResult
+
+
+def localisation(
+    model: "nn.Module",
+    data: "LabelledImages",
+    mosaics: "Mosaics",
+    options: LocalisationOptions | None = None,
+    *,
+    method: str = "wx",
+    label: str = "model",
+    seed: int = 0,
+    predictions: "Tensor | None" = None,
+    checkpoint: str | Path | None = None,
+    progress: Progress | None = None,
+) -> "LocalisationResult":
+    """Grid pointing scores of one model by one attribution method, for every cell of every mosaic.
+
+    data: images (N, 3, h, h) in [0, 1] with labels, classes and the indices by which `mosaics` knows them.
+    mosaics: from `select_mosaics`, or `choose_mosaics`, `published_mosaics`, `read_mosaics` alone.
+    predictions: (N,) the model's classes of the single images, if they are known: the result then says how many are
+        right, of all and of those in the mosaics.
+    checkpoint: file that an interrupted run goes on from. progress: called with how many more mosaics are done; if it
+        has a method `resume(count, seconds)`, that one is told what an interrupted run had done.
+    """
+    from torch import inference_mode
+
+    from scs_eval.analyses.localisation.runner import LocalisationRun
+
+    chosen = options or LocalisationOptions()
+    with inference_mode(False):  # which leaves no graph
+        run = LocalisationRun.prepare(model, data, mosaics, chosen, method=method, label=label, seed=seed)
+        return run.result(predictions=predictions, checkpoint=checkpoint, progress=progress)
+
+
+def select_mosaics(
+    models: "Mapping[str, nn.Module]",
+    data: "LabelledImages | Mapping[str, LabelledImages]",
+    options: MosaicOptions | None = None,
+    *,
+    seed: int = 0,
+) -> "dict[str, Mosaics]":
+    """The mosaics of each model: the same for all, of images that every one has right; replayed; or each its own.
+
+    data: for all models, or for each its own (as where their input sizes differ).
+    """
+    from scs_eval.analyses.localisation.choice import mosaics_of
+    from scs_eval.analyses.localisation.runner import image_logits
+
+    of_model = {name: data[name] if isinstance(data, Mapping) else data for name in models}
+    logits = {
+        name: image_logits(model, of_model[name].images, classes=len(of_model[name].classes))
+        for name, model in models.items()
+    }
+    return mosaics_of(logits, of_model, options or MosaicOptions(), seed=seed)

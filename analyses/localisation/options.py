@@ -1,0 +1,95 @@
+"""What can be chosen about the grid pointing game. No torch here: the command line makes its options of these."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+
+from scs_eval.errors import InputError
+
+SIDE, COUNT = 3, 500
+BCOS_V2 = "bcos-v2"
+
+Setting = Literal["grid", "difull", "dipart"]
+Protocol = Literal["paper", "bcos-v2"]
+Look = Literal["auto", "whole", "windows"]
+
+
+@dataclass(frozen=True)
+class LocalisationOptions:
+    """How mosaics are seen and scored; the text of each annotation is the help of the option of that name."""
+
+    setting: Annotated[
+        Setting,
+        "The pointing game, or one where a class's logit cannot depend on other cells (at all; but at the edges).",
+    ] = "grid"
+    protocol: Annotated[
+        Protocol,
+        "bcos-v2: grids, order of cells and arithmetic of the B-cos authors' code; every model has its own grids.",
+    ] = "paper"
+    smooth: Annotated[
+        int | None,
+        "Side of the smoothing kernel.  [default: 3 at 32 pixels, 15 at 224; 1 for gradcam, normgrad and rollout, "
+        "and in difull and dipart]",
+    ] = None
+    top: Annotated[float | None, "Also score only the N strongest pixels, or a share of them such as 0.025."] = None
+    look: Annotated[
+        Look,
+        "At the whole grid, or through windows of the model's own size; auto: whole if the model can and has no "
+        "attention.",
+    ] = "auto"
+    stride: Annotated[int | None, "Step of the windows.  [default: half their side, where that is whole]"] = None
+    square: Annotated[int | None, "Side of occlusion's square.  [default: a sixth of an image's side]"] = None
+    channels: Annotated[
+        Literal[3, 6] | None,
+        "6: gradients and hidden parts of what enters a network that encodes [x, 1−x], as for the published B-cos "
+        "networks.  [default: 3; 6 with --protocol bcos-v2]",
+    ] = None
+    batch_size: Annotated[int | None, "Grids at once.  [default: what fits into memory]"] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no model could be asked."""
+        check_choices(self)
+        if self.smooth is not None:
+            check_smooth(self.smooth)
+        if self.channels not in (None, 3, 6):
+            raise InputError(f"expected 3 or 6 channels, got {self.channels}")
+        for name in ("stride", "square", "batch_size"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f"expected {name} of at least 1, got {value}")
+
+
+@dataclass(frozen=True)
+class MosaicOptions:
+    """Which images make which mosaic."""
+
+    side: Annotated[int | None, "Cells per side.  [default: 3, or as replayed]"] = None
+    count: Annotated[int | None, "Mosaics to make, as far as there are images.  [default: 500, or as replayed]"] = None
+    replay: Annotated[Path | None, "Replay grids.csv of a result (with a count its first)."] = None
+    own: Annotated[bool, "Let each model have mosaics of its own, by its own confidence."] = False
+    protocol: Annotated[Protocol, "bcos-v2: as the B-cos authors' code chooses; every model has its own."] = "paper"
+
+    def __post_init__(self) -> None:
+        """Refuse what no images could make."""
+        check_choices(self)
+        if self.side not in (None, 2, 3):
+            raise InputError(f"expected grids of 2 × 2 or 3 × 3, got {self.side} × {self.side}")
+        if self.count is not None and self.count < 1:
+            raise InputError(f"expected at least one grid, got {self.count}")
+
+    @property
+    def each_its_own(self) -> bool:
+        """Whether models have different mosaics."""
+        return self.own or self.protocol == BCOS_V2
+
+
+def check_choices(options: object) -> None:
+    """Raise unless every field that has a list of values has one of them."""
+    for name, hint in get_type_hints(type(options)).items():
+        if get_origin(hint) is Literal and (value := getattr(options, name)) not in get_args(hint):
+            raise InputError(f"expected a {name} of {', '.join(get_args(hint))}, got {value!r}")
+
+
+def check_smooth(smooth: int) -> None:
+    """Raise unless a kernel of that side has a middle."""
+    if smooth < 1 or smooth % 2 == 0:
+        raise InputError(f"expected an odd kernel of at least 1 pixel to smooth with, got {smooth}")

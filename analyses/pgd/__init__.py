@@ -1,0 +1,161 @@
+"""How small a change of the image makes the model wrong, and is that to be believed?
+
+One sweep finds for every image the smallest ε that breaks it; accuracy against ε (Figures 5, 6, 15 and 16 of the SCS
+paper), areas and medians follow from it. The scorecard beside the curve says whether the robustness is real.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.attacks.config import Attack
+from scs_eval.analyses.attacks.sweep import Sweep, check_grid, sweep
+from scs_eval.analyses.core.inference import predict_logits
+from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model
+from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.analyses.core.validation import check_images, check_labels
+from scs_eval.analyses.pgd.examples import choose_pictures, explain
+from scs_eval.analyses.pgd.quantisation import min_eps_rounded
+from scs_eval.analyses.pgd.result import PgdComparison, PgdResult
+from scs_eval.analyses.scorecard import Scorecard, find_preset
+from scs_eval.analyses.scorecard import scorecard as make_scorecard
+from scs_eval.errors import InputError
+from scs_eval.progress import Progress
+
+__all__ = ["PgdComparison", "PgdResult", "check_eps", "pgd"]
+
+
+def pgd(
+    model: nn.Module,
+    images: ArrayLike,
+    labels: ArrayLike,
+    *,
+    eps: Sequence[float],
+    classes: Sequence[str],
+    attacks: Sequence[Attack] = (Attack(),),
+    independent: bool = False,
+    scorecard: str | None = "fast",
+    twin: nn.Module | None = None,
+    twin_name: str = "the twin",
+    indices: Tensor | None = None,
+    label: str = "model",
+    shown: int = 6,
+    seed: int = 0,
+    batch_size: int = 512,
+    progress: Progress | None = None,
+    scorecard_progress: Progress | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 1,
+) -> PgdResult:
+    """Attack images (n, 3, H, W) in [0, 1] with labels (n,) at every ε, on the device that the model is on.
+
+    attacks: an image counts as wrong if one of them fools the model. independent: attack every ε afresh.
+    scorecard: its preset (fast, full), None for none; twin: the convolution network for its transfer attack.
+    indices: where the images came from. checkpoint: a file from which an interrupted sweep goes on, written after
+    every `checkpoint_every` batches. progress: is told how many more images are decided; scorecard_progress: of each of
+    the scorecard's STEPS parts.
+    """
+    radii = check_eps(eps)
+    model, images, labels = as_model(model), as_images(images), as_labels(labels)
+    check_images(images)
+    if len(classes) < 2:
+        raise InputError(f"expected at least two classes, got {len(classes)}; one class cannot be wrong")
+    check_labels(labels, images=images, classes=classes)
+    if scorecard is not None:
+        find_preset(scorecard)
+    images, labels = images.float().cpu(), labels.long().cpu()
+    indices = torch.arange(len(images)) if indices is None else indices.cpu()
+    with evaluating(model):
+        predictions = predict_logits(model, images, classes=len(classes)).argmax(1)
+        swept = sweep(
+            model, images, labels, radii.tolist(), attacks=attacks, seed=seed, ids=indices, batch_size=batch_size,
+            independent=independent, progress=progress, checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+        )  # fmt: skip
+        outcomes = _outcomes(model, images, labels, swept, predictions, classes=len(classes), shown=shown)
+    known = {"device": str(device_of(model)), "seed": seed, "batch_size": batch_size, "shown": shown}
+    result = PgdResult(
+        label=label,
+        settings={**known, "attacks": tuple(asdict(settings) for settings in attacks)},
+        attacks=tuple(dict.fromkeys(settings.label for settings in attacks)),
+        independent=independent,
+        classes=tuple(classes),
+        indices=indices.numpy(),
+        **outcomes,
+    )
+    if scorecard is None:
+        return result
+    card = _scorecard(
+        model, images, labels, result, attacks, preset=scorecard, twin=twin, twin_name=twin_name, seed=seed,
+        batch_size=batch_size, progress=scorecard_progress,
+    )  # fmt: skip
+    return replace(result, scorecard=card)
+
+
+def _outcomes(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    swept: Sweep,
+    predictions: Tensor,
+    *,
+    classes: int,
+    shown: int,
+) -> dict[str, Any]:
+    """What the sweep found, image by image, as the result keeps it."""
+    min_eps, adversarial, norm = torch.as_tensor(swept.min_eps), swept.images, swept.attacks[0].norm
+    attacked = predict_logits(model, adversarial, classes=classes).argmax(1)
+    rounded = min_eps_rounded(
+        model, images, labels, adversarial, min_eps=min_eps, eps=torch.from_numpy(swept.eps), norm=norm,
+        classes=classes,
+    )  # fmt: skip
+    chosen = choose_pictures(min_eps, labels, most=shown)
+    maps = explain(
+        model, images[chosen], adversarial[chosen], before=predictions[chosen], after=attacked[chosen]
+    )  # fmt: skip
+    return {
+        "norm": norm,
+        "eps": swept.eps,
+        "labels": labels.numpy(),
+        "predictions": predictions.numpy(),
+        "attacked_predictions": attacked.numpy(),
+        "min_eps": swept.min_eps,
+        "min_eps_8bit": rounded.numpy(),
+        "is_adversarial": swept.is_adversarial.T,
+        "pictures": chosen.numpy(),
+        "images": images[chosen].numpy(),
+        "adversarial": adversarial[chosen].numpy(),
+        **maps,
+    }
+
+
+def _scorecard(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    result: PgdResult,
+    attacks: Sequence[Attack],
+    *,
+    preset: str,
+    **options: Any,
+) -> Scorecard:
+    """The checks at the ε where accuracy is half the clean one, on as many images as the preset takes."""
+    few = slice(0, find_preset(preset).images or None)
+    afresh = (result.eps.tolist(), torch.tensor(result.is_adversarial[:, few])) if result.independent else None
+    return make_scorecard(
+        model, images[few], labels[few], eps=result.middle, attacks=attacks, preset=preset, label=result.label,
+        reported=torch.from_numpy(~result.right_at(result.middle))[few], ids=torch.from_numpy(result.indices)[few],
+        afresh=afresh, **options,
+    )  # fmt: skip
+
+
+def check_eps(eps: Sequence[float]) -> Tensor:
+    """The values above 0 as (E,) float64, if the grid is one."""
+    values = torch.from_numpy(check_grid(eps))
+    if not (values > 0).any():
+        raise InputError("expected at least one ε above 0, got 0 alone; try 0.001:0.03")
+    return values[values > 0]  # ε = 0 is clean accuracy, which every curve starts with

@@ -1,0 +1,270 @@
+"""What an ε-sweep found, image by image: curves, areas, medians and the scorecard beside them follow from it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from scs_eval.analyses.core.result import Comparison, Result
+from scs_eval.analyses.core.statistics import Interval, holm, mean_interval, paired_test, too_few, wilson
+from scs_eval.analyses.pgd.figure import draw_attacked, draw_curves
+from scs_eval.analyses.scorecard.check import SKIPPED
+from scs_eval.analyses.scorecard.figure import draw_scorecard
+from scs_eval.analyses.scorecard.result import Scorecard
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LEVEL = 0.05  # of p, after Holm's correction
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PgdResult(Result):
+    """What ε-attacks made of n images.
+
+    norm, attacks, independent: how. classes: names. eps: (E,) rising, above 0.
+    indices: (n,) which images; labels, predictions, attacked_predictions: (n,) positions in `classes`, the last of the
+    adversarial image at min_eps, and the clean one's where there is none.
+    min_eps: (n,) the smallest ε that fooled the model, polished to lie between those of the grid (not by an
+    independent sweep); 0 where it is wrong when clean, inf where no ε of the grid did.
+    min_eps_8bit: (n,) the same on the grid, once the adversarial image is rounded to 8 bits.
+    is_adversarial: (E, n) whether the image counts as wrong at each ε of the grid: where min_eps is not above it.
+    pictures: (k,) which of the n images the figure shows; images, adversarial: (k, 3, H, W); gradients, contributions:
+    (k, 2, H, W) the explanation before and after; contributions are None where the network is not dynamic-linear.
+    scorecard: whether to believe the curve; None where nobody asked.
+    """
+
+    name = "pgd"
+    axes: ClassVar = {
+        "eps": ("eps",),
+        "indices": ("image",),
+        "labels": ("image",),
+        "predictions": ("image",),
+        "attacked_predictions": ("image",),
+        "min_eps": ("image",),
+        "min_eps_8bit": ("image",),
+        "is_adversarial": ("eps", "image"),
+        "pictures": ("shown",),
+        "images": ("shown", "channel", "row", "column"),
+        "adversarial": ("shown", "channel", "row", "column"),
+        "gradients": ("shown", "attack_stage", "row", "column"),
+        "contributions": ("shown", "attack_stage", "row", "column"),
+    }
+    norm: str
+    attacks: tuple[str, ...]
+    independent: bool
+    classes: tuple[str, ...]
+    eps: np.ndarray
+    indices: np.ndarray
+    labels: np.ndarray
+    predictions: np.ndarray
+    attacked_predictions: np.ndarray
+    min_eps: np.ndarray
+    min_eps_8bit: np.ndarray
+    is_adversarial: np.ndarray
+    pictures: np.ndarray
+    images: np.ndarray
+    adversarial: np.ndarray
+    gradients: np.ndarray
+    contributions: np.ndarray | None = None
+    scorecard: Scorecard | None = None
+
+    @property
+    def n(self) -> int:
+        """How many images."""
+        return len(self.labels)
+
+    @property
+    def grid(self) -> np.ndarray:
+        """(E + 1,) the ε of the curve: 0 and eps."""
+        return np.concatenate([[0.0], self.eps])
+
+    @property
+    def right(self) -> np.ndarray:
+        """(E + 1, n) whether the model is right, clean and at each ε."""
+        return np.concatenate([[self.predictions == self.labels], ~self.is_adversarial])
+
+    @property
+    def accuracy(self) -> Interval:
+        """(E + 1,) with Wilson's intervals."""
+        return wilson(self.right.sum(1), self.n)
+
+    @property
+    def accuracy_8bit(self) -> Interval:
+        """(E + 1,) the same with adversarial images rounded to 8 bits."""
+        return wilson((self.min_eps_8bit > self.grid[:, None]).sum(1), self.n)
+
+    @property
+    def areas(self) -> np.ndarray:
+        """(n,) the share of [0, largest ε] over which the model is right, by the trapezoidal rule."""
+        from scipy.integrate import trapezoid
+
+        return np.asarray(trapezoid(self.right.astype(float), self.grid, axis=0)) / self.grid[-1]
+
+    @property
+    def median(self) -> tuple[float, float, float]:
+        """The median smallest ε of the images that are right when clean, with its 95 % interval (order statistics)."""
+        values = np.sort(self.min_eps[self.min_eps > 0])
+        if not len(values):
+            return (np.nan,) * 3
+        half, spread = (len(values) - 1) / 2, 1.96 * np.sqrt(len(values)) / 2
+        low, high = int(max(0, np.floor(half - spread))), int(min(len(values) - 1, np.ceil(half + spread)))
+        return float(values[int(half)]), float(values[low]), float(values[high])
+
+    @property
+    def middle(self) -> float:
+        """The ε of the grid at which accuracy is nearest to half the clean one: where attacks differ most."""
+        accuracy = self.accuracy.estimate
+        return float(self.eps[np.abs(accuracy[1:] - accuracy[0] / 2).argmin()])
+
+    def right_at(self, eps: float) -> np.ndarray:
+        """(n,) whether the model is right at the nearest ε of the grid."""
+        right: np.ndarray = self.right[int(np.abs(self.grid - eps).argmin())]
+        return right
+
+    def curve(self) -> pd.DataFrame:
+        """One row per ε, from 0: how many are right, accuracy with its interval, and after rounding to 8 bits."""
+        columns: dict[str, Any] = {"model": self.label, "norm": self.norm, "eps": self.grid, "n": self.n}
+        columns["correct"] = self.right.sum(1)
+        columns.update(zip(("accuracy", "low", "high"), self.accuracy, strict=True))
+        columns.update(zip(("accuracy_8bit", "low_8bit", "high_8bit"), self.accuracy_8bit, strict=True))
+        return pd.DataFrame(columns)
+
+    def per_image(self) -> pd.DataFrame:
+        """One row per image: its classes and the smallest ε that fooled the model."""
+        names = np.array(self.classes)
+        columns = {"label": self.labels, "prediction": self.predictions, "attacked": self.attacked_predictions}
+        named = {key: names[value] for key, value in columns.items()}
+        numbers = {"min_eps": self.min_eps, "min_eps_8bit": self.min_eps_8bit}
+        return pd.DataFrame({"model": self.label, "index": self.indices, **named, **numbers})
+
+    def table(self) -> pd.DataFrame:
+        """One row: clean accuracy, area, median, accuracy at the largest and at the middle ε, the worst case there."""
+        area = tuple(map(float, mean_interval(self.areas)))
+        row: dict[str, Any] = {"model": self.label, "norm": self.norm, "attacks": ", ".join(self.attacks), "n": self.n}
+        row.update(_named("clean_accuracy", [part[0] for part in self.accuracy]))
+        row.update(_named("area", area) | _named("median_eps", self.median))
+        row |= {"eps_max": self.eps[-1], **_named("accuracy_at_max", [part[-1] for part in self.accuracy])}
+        row |= _named("accuracy_8bit_at_max", [part[-1] for part in self.accuracy_8bit])
+        middle = wilson(self.right_at(self.middle).sum(), self.n)
+        row |= {"eps_middle": self.middle, **_named("accuracy_at_middle", middle)}
+        return pd.DataFrame([row | _card_columns(self.scorecard)])
+
+    def summary(self) -> pd.DataFrame:
+        """In per cent, intervals in brackets."""
+        median, card = self.median, self.scorecard
+        row = {
+            "model": self.label,
+            "n": str(self.n),
+            "clean %": _percent(*(part[0] for part in self.accuracy)),
+            f"at ε = {self.eps[-1]:.3g} %": _percent(*(part[-1] for part in self.accuracy)),
+            "in 8 bits %": f"{100 * self.accuracy_8bit.estimate[-1]:.1f}",
+            "area %": _percent(*mean_interval(self.areas)),
+            "median ε": _median(*median, last=self.eps[-1]),
+        }
+        if card is not None:
+            row["checked at ε"] = f"{card.eps:.3g} (n = {len(card.right)})"
+            row["curve there %"] = _percent(*card.reported_accuracy)
+            row["worst of all attacks %"] = _percent(*card.robust_accuracy)
+            row["scorecard"] = ", ".join(f"{n} {word}" for word, n in card.counts().items() if n and word != SKIPPED)
+        return pd.DataFrame([row])
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The table, the curve, every image, and the scorecard with its attacks."""
+        card = self.scorecard
+        checked = {} if card is None else {"scorecard": card.table(), "scorecard_attacks": card.attack_table()}
+        return {"table": self.table(), "curve": self.curve(), "images": self.per_image(), **checked}
+
+    def figure(self, ax: "Axes | None" = None) -> "Figure":
+        """Accuracy against ε."""
+        return draw_curves([self], ax)
+
+    def figures(self) -> dict[str, "Figure"]:
+        """The curve, the attacked images, the scorecard."""
+        card = self.scorecard
+        figures = {"figure": self.figure()}
+        if len(self.pictures):
+            figures["attacked"] = draw_attacked(self)
+        return figures | ({} if card is None else {"scorecard": card.figure()})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PgdComparison(Comparison[PgdResult]):
+    """The robustness of several models on the same images."""
+
+    name = "pgd"
+
+    def tests(self) -> pd.DataFrame:
+        """Every pair of models on the same images: the areas under their curves, sign flips, Holm's correction.
+
+        The area is fixed before the data are seen; an ε at which the curves happen to lie apart would not be.
+        """
+        pairs = [pair for pair in combinations(self.results, 2) if np.array_equal(pair[0].indices, pair[1].indices)]
+        table = pd.DataFrame([_test(*pair) for pair in pairs])
+        if len(table):
+            table["p_holm"] = holm(table["p_value"])
+            table["verdict"] = [_verdict(row) for _, row in table.iterrows()]
+        return table
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The results' tables, and the tests."""
+        tests = self.tests()
+        return super().tables() | ({"tests": tests} if len(tests) else {})
+
+    def figure(self, ax: "Axes | None" = None) -> "Figure":
+        """All curves on one axes."""
+        return draw_curves(self.results, ax)
+
+    def figures(self) -> dict[str, "Figure"]:
+        """The curves; the scorecards side by side; each model's attacked images and its scorecard with sentences."""
+        cards = [card for card in (result.scorecard for result in self.results) if card is not None]
+        own = {
+            f"{key}_{result.label}".replace("/", "-"): figure
+            for result in self.results
+            for key, figure in result.figures().items()
+            if key != "figure"
+        }
+        return {"figure": self.figure(), **({"scorecard": draw_scorecard(cards)} if cards else {}), **own}
+
+
+def _test(first: PgdResult, second: PgdResult) -> dict[str, Any]:
+    """By how much the areas differ: the mean over images of the share of [0, largest ε] where the model is right."""
+    area = paired_test(first.areas, second.areas)
+    row = {"model": first.label, "other": second.label, "n": first.n, "area_difference": area.difference}
+    return row | {"area_low": area.low, "area_high": area.high, "test": "sign flips", "p_value": area.p_value}
+
+
+def _verdict(row: "pd.Series[Any]") -> str:
+    if why := too_few(row["n"]):
+        return why
+    more = row["model"] if row["area_difference"] > 0 else row["other"]
+    return "no difference shown" if row["p_holm"] > LEVEL else f"{more} is more robust"
+
+
+def _card_columns(card: Scorecard | None) -> dict[str, Any]:
+    """The scorecard in a few columns of the table."""
+    if card is None:
+        return {}
+    counts = {word.lower(): n for word, n in card.counts().items() if word != SKIPPED}
+    accuracies = _named("curve_at_checked", card.reported_accuracy) | _named("worst_at_checked", card.robust_accuracy)
+    return {"eps_checked": card.eps, "n_checked": len(card.right), **accuracies, **counts}
+
+
+def _named(name: str, values: Iterable[Any]) -> dict[str, float]:
+    """An estimate and the ends of its interval as three columns."""
+    return {key: float(value) for key, value in zip((name, f"{name}_low", f"{name}_high"), values, strict=True)}
+
+
+def _percent(estimate: Any, low: Any, high: Any) -> str:
+    ends = "" if np.isnan(low) else f" [{100 * float(low):.1f}, {100 * float(high):.1f}]"
+    return f"{100 * float(estimate):.1f}{ends}"
+
+
+def _median(median: float, low: float, high: float, *, last: float) -> str:
+    """Medians beyond the grid are only known to be larger than its last ε."""
+    texts = [f"{value:.3g}" if np.isfinite(value) else f"> {last:.3g}" for value in (median, low, high)]
+    return "" if np.isnan(median) else f"{texts[0]} [{texts[1]}, {texts[2]}]"

@@ -1,0 +1,175 @@
+"""How figures look: one size, one typeface, colours that a colour-blind reader and a grey printer can tell apart."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Transform
+
+WIDTH = 6.3  # inches: the text width of an A4 page, so that 8 pt in the figure is 8 pt in print
+
+# Okabe and Ito (2008), "Color Universal Design".
+BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
+    "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
+)  # fmt: skip
+GREY = "#767676"
+CYCLE = (BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK)
+
+Colour = str | tuple[float, float, float, float]
+End = tuple[float, float, str, Colour]  # where a curve ends (x, y), its name, its colour
+
+# A kind of layer looks the same in every figure; the marker still tells it apart without colour.
+LAYERS = {
+    "conv": (BLACK, "s"),
+    "scs": (BLUE, "o"),
+    "ssdp": (RED, "^"),
+    "cos": (GREEN, "v"),
+    "bcos": (PINK, "P"),
+}
+OTHER = (GREY, "X")
+
+_RC: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "legend.frameon": False,
+    "text.parse_math": False,  # labels and class names are the user's: a $ in them is a $
+}
+
+
+def layer_of(name: str) -> str | None:
+    """The kind of layer that a zoo name names (`rohrer100k_scs@3` → scs), or None for any other label."""
+    return next((part for part in re.split("[_@]", name.lower()) if part in LAYERS), None)
+
+
+def look_of(name: str) -> tuple[str, str]:
+    """Colour and marker of a model, by its kind of layer."""
+    return LAYERS.get(layer_of(name) or "", OTHER)
+
+
+def depths(count: int) -> list[tuple[float, float, float, float]]:
+    """Colours for things in an order, such as layers by depth: viridis without its palest end."""
+    from matplotlib import colormaps
+
+    return [colormaps["viridis"](place) for place in np.linspace(0, 0.8, count)]
+
+
+@contextmanager
+def drawing(ax: "Axes | None" = None, *, width: float = WIDTH, height: float = 3.0) -> Iterator["Axes"]:
+    """Axes in the house style: those given, or the only ones of a new figure."""
+    with paper_style():
+        yield panels(1, 1, width=width, height=height)[0] if ax is None else ax
+
+
+@contextmanager
+def paper_style() -> Iterator[None]:
+    """matplotlib's settings for print, put back on leaving."""
+    import matplotlib
+
+    with matplotlib.rc_context(_RC):
+        yield
+
+
+def panels(
+    rows: int, columns: int, *, width: float = WIDTH, height: float, sharex: bool = False, sharey: bool = False
+) -> list["Axes"]:
+    """The axes of a new figure, row by row; call it inside `paper_style`.
+
+    The figure is closed at once: pyplot forgets it, so Jupyter shows it once (as the value of the cell) and a loop over
+    many results piles up no open figures. It can still be drawn on, shown and saved.
+    """
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(width, height), layout="constrained", sharex=sharex, sharey=sharey, squeeze=False
+    )
+    plt.close(figure)
+    for ax in axes.flat:
+        # Ticks are made when drawn, after the style has been put back: what they need is told to them now.
+        ax.tick_params(labelsize=7, width=0.6, length=2.5)
+    return list(axes.flat)
+
+
+def figure_of(ax: "Axes") -> "Figure":
+    """The figure that the axes belong to, also from within a subfigure."""
+    from matplotlib.figure import Figure
+
+    figure = ax.figure
+    while not isinstance(figure, Figure):
+        figure = figure.figure
+    return figure
+
+
+def spread(positions: Sequence[float], gap: float, low: float, high: float) -> np.ndarray:
+    """Move positions as little as needed so that neighbours are at least `gap` apart and inside [low, high].
+
+    Overlapping runs are merged and centred on their mean (the pool-adjacent-violators algorithm, which gives the least
+    squares solution). If there is no room for all, they are spaced evenly.
+    """
+    from scipy.optimize import isotonic_regression
+
+    wanted = np.asarray(positions, dtype=float)
+    order = np.argsort(wanted, kind="stable")
+    offsets = np.arange(len(wanted)) * gap
+    if len(wanted) and offsets[-1] > high - low:
+        placed = np.linspace(low, high, len(wanted))
+    else:
+        top = high - (offsets[-1] if len(wanted) else 0.0)
+        placed = np.clip(isotonic_regression(wanted[order] - offsets).x, low, top) + offsets
+    result = np.empty_like(wanted)
+    result[order] = placed
+    return result
+
+
+def count_on_x(ax: "Axes") -> None:
+    """The x axis counts: whole numbers only, from the first to the last."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
+    ax.margins(x=0.01)
+
+
+def explain_dashes(ax: "Axes", dashes: Mapping[str, str]) -> None:
+    """A legend for kinds of line (name → dash), whatever their colour."""
+    handles = [ax.plot([], [], dash, color=GREY, label=name)[0] for name, dash in dashes.items()]
+    ax.legend(handles=handles, loc="best")
+
+
+def label_ends(ax: "Axes", ends: Sequence[End], *, size: float = 7, settled: bool = False) -> None:
+    """Write each curve's name beside its end, moved up or down where names would collide.
+
+    Call it when the axes have their final limits; with many axes, settle the layout once for all of them. A thin line
+    leads from a name that had to move back to its curve.
+    """
+    if not settled:
+        figure_of(ax).draw_without_rendering()  # settles the layout, and so the height of the axes
+    low, high = ax.get_ylim()
+    inches = ax.get_position().height * figure_of(ax).get_figheight()
+    gap = (high - low) * size * 1.15 / 72 / inches
+    shown = [end for end in ends if np.isfinite(end[1])]
+    right = max((end[0] for end in shown), default=0.0)
+    for (x, y, text, colour), place in zip(shown, spread([e[1] for e in shown], gap, low, high), strict=True):
+        ax.annotate(
+            text, (x, y), (right, place), xycoords="data", textcoords=_beside(ax), color=colour, fontsize=size,
+            va="center", annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.4, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)},
+        )  # fmt: skip
+
+
+def _beside(ax: "Axes") -> "Transform":
+    """Data coordinates, 8 points further right: a margin that does not depend on the scale."""
+    from matplotlib.transforms import offset_copy
+
+    return offset_copy(ax.transData, fig=figure_of(ax), x=8, y=0, units="points")

@@ -1,0 +1,167 @@
+"""Where does the model look, and how sparse, specific and steady are its maps?
+
+The SCS paper (sections 4.4 and 5.2) reads from pictures that sharpening makes saliency maps sparser. Here the pictures
+come with numbers over many images, and with a paired test against a reference that a rule names.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.attribution import metrics as map_metrics
+from scs_eval.analyses.attribution.attribute import attribute
+from scs_eval.analyses.attribution.completeness import totals
+from scs_eval.analyses.attribution.methods import MapOptions, find_method
+from scs_eval.analyses.core.inference import BATCH, predict_logits
+from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model, check_several_classes
+from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.analyses.core.validation import check_images, check_labels
+from scs_eval.analyses.saliency.reductions import find_reduction
+from scs_eval.analyses.saliency.result import SaliencyComparison as SaliencyComparison
+from scs_eval.analyses.saliency.result import SaliencyResult as SaliencyResult
+from scs_eval.errors import InputError, did_you_mean
+
+
+def saliency(
+    model: nn.Module,
+    images: ArrayLike,
+    labels: ArrayLike,
+    *,
+    classes: Sequence[str],
+    method: str = "grad",
+    reduce: str = "max",
+    target: str | int = "predicted",
+    label: str = "model",
+    indices: ArrayLike | None = None,
+    shown: int = 6,
+    radius: float = map_metrics.RADIUS,
+    samples: int = map_metrics.SAMPLES,
+    seed: int = 0,
+    network: str = "",
+    accuracy: float | None = None,
+    class_accuracy: Mapping[str, float] | None = None,
+) -> SaliencyResult:
+    """Maps of a class's logit for images (n, 3, H, W) in [0, 1] with labels (n,), and their metrics.
+
+    target: "predicted", "label", or one class for all images (its name or position).
+    reduce: max, mean or norm over the channels' absolute values; sum: |Σ|; positive: the positive part of Σ.
+    radius, samples: of max-sensitivity; no samples, no max-sensitivity. indices: where the images came from.
+    network: the model's name in the zoo if `label` is another, by which its reference is found.
+    """
+    pictures, truth = as_images(images), as_labels(labels)
+    _check(pictures, truth, classes, method=method, shown=shown, radius=radius, samples=samples)
+    maps = _explain(
+        as_model(model), pictures, truth, target, classes, method=method, reduce=reduce, seed=seed, radius=radius,
+        samples=samples,
+    )  # fmt: skip
+    return SaliencyResult(
+        label=label,
+        settings={"device": str(device_of(model)), "radius": radius, "sensitivity_samples": samples, "seed": seed},
+        model=label,
+        method=method,
+        reduce=reduce,
+        target=target if isinstance(target, str) else classes[target],
+        classes=tuple(classes),
+        indices=np.arange(len(pictures)) if indices is None else as_labels(indices, what="indices").cpu().numpy(),
+        labels=truth.long().cpu().numpy(),
+        images=pictures[:shown].cpu().numpy().astype(np.float32),
+        network=network,
+        accuracy=accuracy,
+        class_accuracy=dict(class_accuracy or {}),
+        **maps,
+    )
+
+
+def _check(
+    images: Tensor, labels: Tensor, classes: Sequence[str], *, method: str, shown: int, radius: float, samples: int
+) -> None:
+    """Raise one line about the first thing that is wrong, before any work."""
+    find_method(method)
+    check_images(images)
+    check_labels(labels, images=images, classes=classes)
+    check_several_classes(classes)
+    if shown < 1 or samples < 0 or not 0 < radius <= 1:
+        raise InputError(f"expected shown ≥ 1, samples ≥ 0, 0 < radius ≤ 1, got {shown}, {samples}, {radius}")
+
+
+def _explain(
+    model: nn.Module, images: Tensor, labels: Tensor, target: str | int, classes: Sequence[str], *, method: str,
+    reduce: str, seed: int, radius: float, samples: int,
+) -> dict[str, Any]:  # fmt: skip
+    """The maps, what they are of, and their metrics: fields of the result."""
+    reduction = find_reduction(reduce)
+    logits = _logits(model, images, len(classes))
+    predictions, targets = logits.argmax(1), _targets(target, logits, labels, classes)
+
+    def signed(pictures: Tensor, wanted: Tensor) -> Tensor:
+        return attribute(model, pictures, wanted, method=method, seed=seed).cpu()
+
+    def maps_of(pictures: Tensor, wanted: Tensor) -> Tensor:
+        return reduction.function(signed(pictures, wanted))
+
+    attributions, seconds = _timed(lambda: signed(images, targets), warm_up=lambda: signed(images[:1], targets[:1]))
+    maps = reduction.function(attributions)
+    likely = maps if torch.equal(predictions, targets) else maps_of(images, predictions)
+    unlikely = maps_of(images, logits.argmin(1))
+    steadiness = np.full(len(images), np.nan)
+    if samples:
+        steadiness = map_metrics.max_sensitivity(
+            lambda moved: maps_of(moved, targets), images, maps, radius=radius, samples=samples, seed=seed
+        )
+    return {
+        "predictions": predictions.numpy(),
+        "targets": targets.numpy(),
+        "maps": maps.numpy().astype(np.float32),
+        "gini": map_metrics.gini(maps.numpy()),
+        "entropy": map_metrics.entropy(maps.numpy()),
+        "top_mass": map_metrics.top_mass(maps.numpy()),
+        "class_correlation": map_metrics.map_correlation(likely.numpy(), unlikely.numpy()),
+        "max_sensitivity": steadiness,
+        "seconds": seconds / len(images),
+        **_sums(model, images, targets, attributions, method, seed),
+    }
+
+
+def _sums(
+    model: nn.Module, images: Tensor, targets: Tensor, attributions: Tensor, method: str, seed: int
+) -> dict[str, np.ndarray | None]:
+    """What the maps should add up to, and what of that they leave out."""
+    with torch.inference_mode(False), evaluating(model):
+        whole = totals(model, images, targets, find_method(method), MapOptions(seed=seed))
+    left_out = None if whole is None else (whole - attributions.double().sum((1, 2, 3))).numpy()
+    return {"totals": None if whole is None else whole.numpy(), "left_out": left_out}
+
+
+def _timed(work: Callable[[], Tensor], *, warm_up: Callable[[], Tensor]) -> tuple[Tensor, float]:
+    """What the work gives, and its seconds, after something small: so that the time is not that of imports."""
+    warm_up()
+    start = time.perf_counter()
+    return work(), time.perf_counter() - start
+
+
+def class_position(name: str, classes: Sequence[str]) -> int:
+    """Where a class stands; an unknown one raises and suggests the nearest."""
+    if name in classes:
+        return list(classes).index(name)
+    hint = did_you_mean(name, classes, otherwise=f"classes: {', '.join(classes[:20])}", most=1)
+    raise InputError(f"unknown class {name!r}; {hint}")
+
+
+def _logits(model: nn.Module, images: Tensor, classes: int) -> Tensor:
+    with evaluating(model):
+        return predict_logits(model, images, classes=classes, batch_size=BATCH).float()
+
+
+def _targets(target: str | int, logits: Tensor, labels: Tensor, classes: Sequence[str]) -> Tensor:
+    if target == "predicted":
+        return logits.argmax(1)
+    if target == "label":
+        return labels.long().cpu()
+    position = class_position(target, classes) if isinstance(target, str) else target
+    if not 0 <= position < len(classes):
+        raise InputError(f"expected a class from 0 to {len(classes) - 1}, got {position}")
+    return torch.full((len(logits),), position)

@@ -1,0 +1,235 @@
+"""Saliency maps with their metrics: tables, the test against the reference, figures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from scs_eval.analyses.attribution.completeness import percent, ratio
+from scs_eval.analyses.attribution.methods import METHODS
+from scs_eval.analyses.core.result import Comparison, Result
+from scs_eval.analyses.core.statistics import holm, mean_interval, paired_test, too_few
+from scs_eval.analyses.saliency.figure import draw
+from scs_eval.models.zoo.counterparts import reference_of
+from scs_eval.models.zoo.registry import resolve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+METRICS = ("gini", "entropy", "top_mass", "class_correlation", "max_sensitivity")
+HEADS = ("Gini", "entropy", "top 5 % mass", "class correlation", "max-sensitivity")
+COLUMNS_PER_PAGE = 6
+LEVEL = 0.05  # of p, after Holm's correction
+_NUMBERS = ("gini_difference", "low", "high", "p_value")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SaliencyResult(Result):
+    """The maps of one model by one method, for n images.
+
+    method, reduce, target: the attribution, what becomes of its channels, and which class was asked about.
+    indices: (n,) which images; labels, predictions, targets: (n,) positions in `classes`.
+    maps: (n, H, W) ≥ 0. images: (k, 3, H, W) the first k, which the figure shows.
+    gini, entropy, top_mass, class_correlation, max_sensitivity: (n,) as in `map_metrics`; NaN where there is none.
+    seconds: per image, for the maps alone. network: its name in the zoo, if the model is called otherwise.
+    totals, left_out: (n,) what the maps should add up to (the logit, or its change from black), and what of that is not
+        in them (biases, rounding, steps that were too few); None for methods whose maps need not add up.
+    accuracy, class_accuracy: for the titles, what is known of the model overall, and by class on the data at hand.
+    """
+
+    name = "saliency"
+    axes: ClassVar = {
+        "indices": ("image",),
+        "labels": ("image",),
+        "predictions": ("image",),
+        "targets": ("image",),
+        "maps": ("image", "row", "column"),
+        "images": ("shown", "channel", "row", "column"),
+        "gini": ("image",),
+        "entropy": ("image",),
+        "top_mass": ("image",),
+        "class_correlation": ("image",),
+        "max_sensitivity": ("image",),
+        "totals": ("image",),
+        "left_out": ("image",),
+    }
+    model: str
+    method: str
+    reduce: str
+    target: str
+    classes: tuple[str, ...]
+    indices: np.ndarray
+    labels: np.ndarray
+    predictions: np.ndarray
+    targets: np.ndarray
+    maps: np.ndarray
+    images: np.ndarray
+    gini: np.ndarray
+    entropy: np.ndarray
+    top_mass: np.ndarray
+    class_correlation: np.ndarray
+    max_sensitivity: np.ndarray
+    seconds: float
+    network: str = ""
+    accuracy: float | None = None
+    class_accuracy: Mapping[str, float] = field(default_factory=dict)
+    totals: np.ndarray | None = None
+    left_out: np.ndarray | None = None
+
+    @property
+    def left_out_share(self) -> float | None:
+        """Mean |total − Σ map| / mean |total|, if the method's maps should add up to something."""
+        if self.totals is None or self.left_out is None:
+            return None
+        return float(ratio(np.abs(self.left_out).mean(), np.abs(self.totals).mean()))
+
+    def notes(self) -> list[str]:
+        """What a reader should know of these maps: those that are empty or even, and what the others leave out."""
+        flat = self.maps.reshape(len(self.maps), -1)
+        empty, even = flat.max(1) == 0, np.ptp(flat, axis=1) == 0
+        whose, lines = f"of {len(flat)} maps of {self.model} by {self.method}", []
+        if empty.any():
+            why = METHODS[self.method].empty if self.method in METHODS else "the method finds nothing"
+            lines.append(f"{empty.sum()} {whose} are 0 everywhere: {why}")
+        if (even & ~empty).any():
+            lines.append(f"{(even & ~empty).sum()} {whose} are the same everywhere: they prefer no pixel")
+        if self.left_out_share is not None and self.method in METHODS:
+            total = METHODS[self.method].adds_up_to
+            lines.append(
+                f"maps of {self.model} by {self.method} leave out {percent(self.left_out_share)} of the {total}"
+            )
+        return lines
+
+    def table(self) -> pd.DataFrame:
+        """One row: the mean and 95 % interval of every metric, how many maps are 0 everywhere."""
+        row: dict[str, object] = {"model": self.model, "method": self.method, "n": len(self.maps)}
+        for metric in METRICS:
+            row.update(zip((metric, f"{metric}_low", f"{metric}_high"), self._mean(metric), strict=True))
+        blank = int((self.maps.reshape(len(self.maps), -1).max(1) == 0).sum())
+        more = {} if self.left_out_share is None else {"left_out_share": self.left_out_share}
+        return pd.DataFrame([{**row, "blank_maps": blank, **more}])
+
+    def summary(self) -> pd.DataFrame:
+        """Means with their intervals in brackets."""
+        row = {"model": self.model, "method": self.method, "n": str(len(self.maps))}
+        for head, metric in zip(HEADS, METRICS, strict=True):
+            mean, low, high = self._mean(metric)
+            row[head] = "" if np.isnan(mean) else f"{mean:.3f}" + ("" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]")
+        if self.left_out_share is not None:
+            row["left out"] = percent(self.left_out_share)
+        milliseconds = 1000 * self.seconds
+        return pd.DataFrame([{**row, "ms/image": f"{milliseconds:,.{0 if milliseconds >= 100 else 1}f}"}])
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The table, and every image with its classes and metrics."""
+        names = {key: np.array(self.classes)[getattr(self, key)] for key in ("labels", "predictions", "targets")}
+        metrics = {metric: getattr(self, metric) for metric in METRICS}
+        columns = {"model": self.model, "method": self.method, "index": self.indices, **names, **metrics}
+        return {"table": self.table(), "images": pd.DataFrame(columns)}
+
+    def figure(self, ax: "Axes | None" = None) -> "Figure":
+        """Each image beside its map."""
+        return draw([self], ax)
+
+    def _mean(self, metric: str) -> tuple[float, float, float]:
+        """Over the images that have a value."""
+        values = getattr(self, metric)
+        values = values[np.isfinite(values)]
+        if not len(values):
+            return np.nan, np.nan, np.nan
+        mean, low, high = (float(part) for part in mean_interval(values))
+        return mean, low, high
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SaliencyComparison(Comparison[SaliencyResult]):
+    """The maps of several models, methods or both.
+
+    reference: the model that all others are compared with; by default each by the rule of `reference_of`.
+    """
+
+    name = "saliency"
+    reference: str = ""
+
+    def tests(self) -> pd.DataFrame:
+        """Sparseness against the reference on the same images by the same method: sign flips, Holm's correction.
+
+        A row without a test says why.
+        """
+        table = pd.DataFrame([row for result in self.results if (row := self._test(result)) is not None])
+        if len(table):
+            table["p_holm"] = holm(table["p_value"])
+            table["verdict"] = [row["verdict"] or _verdict(row) for _, row in table.iterrows()]
+        return table
+
+    def _test(self, result: SaliencyResult) -> dict[str, object] | None:
+        """The result against its reference, the verdict open unless it cannot be tested; None for the reference."""
+        name = self.reference or reference_of(result.model) or reference_of(result.network)
+        if name is None or _is(result, name):
+            return None
+        row: dict[str, object] = {
+            "model": result.model,
+            "reference": name,
+            "method": result.method,
+            "n": len(result.gini),
+        }
+        named = (other for other in self.results if _is(other, name) and _same_question(other, result))
+        if (reference := next(named, None)) is None:
+            return {**row, **dict.fromkeys(_NUMBERS, np.nan), "verdict": f"{name} is not among the models"}
+        both = np.isfinite(result.gini) & np.isfinite(reference.gini)
+        row["n"] = n = int(both.sum())
+        if n == 0:
+            return {**row, **dict.fromkeys(_NUMBERS, np.nan), "verdict": "no image with a value of both"}
+        found = paired_test(result.gini[both], reference.gini[both])
+        return {**row, **dict(zip(_NUMBERS, found, strict=True)), "verdict": too_few(n)}
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The results' tables; the tests if a model has a reference."""
+        tests = self.tests()
+        return super().tables() | ({"tests": tests} if len(tests) else {})
+
+    def summary(self) -> pd.DataFrame:
+        """The results' summaries; beside them how each compares with its reference."""
+        summary, tests = super().summary(), self.tests()
+        for _, test in tests.iterrows():
+            numbers = f"{test['gini_difference']:+.3f}, p {_p(test['p_holm'])}: " if np.isfinite(test["p_holm"]) else ""
+            text = f"{numbers}{test['verdict']} (reference {test['reference']})"
+            here = (summary["model"] == test["model"]) & (summary["method"] == test["method"])
+            summary.loc[here, "Gini − reference's"] = text
+        return summary.fillna("")
+
+    def figure(self, ax: "Axes | None" = None) -> "Figure":
+        """Rows are images, columns are models or methods."""
+        return draw(self.results, ax)
+
+    def figures(self) -> dict[str, "Figure"]:
+        """All columns, six to a page: figure, figure-2 …"""
+        starts = range(0, len(self.results), COLUMNS_PER_PAGE)
+        pages = [self.results[start : start + COLUMNS_PER_PAGE] for start in starts]
+        return {"figure" + (f"-{i}" if i > 1 else ""): draw(page) for i, page in enumerate(pages, start=1)}
+
+
+def _same_question(result: SaliencyResult, other: SaliencyResult) -> bool:
+    same = (result.method, result.reduce, result.target) == (other.method, other.reduce, other.target)
+    return same and np.array_equal(result.indices, other.indices)
+
+
+def _verdict(row: "pd.Series[Any]") -> str:
+    return (
+        "no difference shown" if row["p_holm"] > LEVEL else "sparser" if row["gini_difference"] > 0 else "less sparse"
+    )
+
+
+def _p(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"= {value:.2g}"
+
+
+def _is(result: SaliencyResult, name: str) -> bool:
+    """Whether it is the model of that name, by its label or, where the label is no zoo name, by its network.
+
+    A zoo name says its seed: `rohrer100k_conv@1` is not `rohrer100k_conv`.
+    """
+    return result.model == name or (result.network == name and resolve(result.model, missing_ok=True) is None)

@@ -1,0 +1,1 @@
+"""The layers of any network swapped for others, and weights carried over."""

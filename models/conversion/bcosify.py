@@ -1,0 +1,56 @@
+"""From a trained network to a B-cos network: start from the same function, then raise B and take the biases away.
+
+    start = bcosify(model).model         # computes what `model` does, with B = 1
+    set_b(start, 1.5)                    # while it is fine-tuned: B up to 2,
+    for name, bias in additive_parameters(start): ...   # and these towards 0
+
+Source: Arya et al. 2024 (B-cosification).
+"""
+
+import json
+from collections.abc import Iterator
+
+from torch import nn
+
+from scs_eval.errors import InputError
+from scs_eval.models.conversion.convert import Conversion, conversion
+from scs_eval.models.conversion.target import ConversionSpec
+from scs_eval.models.layers import BcosConv2d, BcosLinear
+
+SPEC = ConversionSpec(layer="bcos", b=1.0, same_function=True)
+
+
+def bcosify(model: nn.Module) -> Conversion:
+    """A B-cos network with B = 1 that computes the same as `model`, to rounding; `model` stays as it is."""
+    return conversion(model, SPEC, keep_weights=True)
+
+
+def set_b(model: nn.Module, b: float) -> None:
+    """Give all B-cos layers this B."""
+    if not b >= 1:
+        raise InputError(f"expected B of at least 1 (1 is a linear layer), got {b}")
+    for layer in _bcos_layers(model):
+        layer.b = b
+
+
+def current_b(model: nn.Module) -> float:
+    """The B of a network's B-cos layers; networks without any, or with several B, raise."""
+    values = {layer.b for layer in _bcos_layers(model)}
+    if len(values) != 1:
+        raise InputError(f"expected B-cos layers of one B, got {sorted(values) or 'none'}")
+    return float(values.pop())
+
+
+def additive_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """The biases by name, of layers and norms: what a B-cos network has not, and fine-tuning decays."""
+    return ((name, value) for name, value in model.named_parameters() if name.rpartition(".")[2] == "bias")
+
+
+def described_with_b(description: str, b: float) -> str:
+    """The metadata `converted` of a file (conversion/files.py), for the same network with another B."""
+    content = json.loads(description)
+    return json.dumps({**content, "spec": {**content["spec"], "b": b}})
+
+
+def _bcos_layers(model: nn.Module) -> Iterator[BcosConv2d | BcosLinear]:
+    return (module for module in model.modules() if isinstance(module, BcosConv2d | BcosLinear))

@@ -1,0 +1,80 @@
+"""B-cosification that starts where the network is (Arya et al. 2024): rules that change no output at B = 1.
+
+A kernel keeps its length and bias, the stem sees [x, 1-x] through [w, -w]/2, norms and activations are written as
+dynamic-linear layers, and attention holds its softmax constant while explaining. Queries, keys and values stay linear.
+"""
+
+from torch import nn
+
+from scs_eval.models.conversion.equivalence import is_equivalent
+from scs_eval.models.conversion.swap import Rule, is_exactly
+from scs_eval.models.conversion.target import ConversionSpec
+from scs_eval.models.layers import BcosConv2d, BcosLinear, GroupNorm, Normalize, PositionNorm
+from scs_eval.models.layers.activation import DynamicActivation
+from scs_eval.models.layers.attention import HeldAttention, HeldFactor
+from scs_eval.models.layers.token_norm import TokenNorm
+
+SMOOTH = (nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Tanh)  # 0 at 0, and not piecewise linear
+
+
+def same_function_rules(spec: ConversionSpec, *, sees_rgb: bool) -> list[Rule]:
+    """For every kind of layer one that computes the same at B = 1, and can be explained."""
+    encoded = [Rule((Normalize,), _normalize, is_exactly)] if sees_rgb else []
+    return [
+        *encoded,
+        Rule((nn.Conv2d,), lambda conv: _convolution(conv, spec.b), is_exactly),
+        Rule((nn.MultiheadAttention,), _attention, is_exactly),
+        Rule((nn.Linear,), lambda linear: _linear(linear, spec.b), is_equivalent),
+        Rule((nn.LayerNorm,), _token_norm),
+        Rule((nn.GroupNorm,), _group_norm, is_exactly),
+        Rule(SMOOTH, DynamicActivation, is_exactly),
+    ]
+
+
+def hold_attention(root: nn.Module) -> None:
+    """Make external attention layers linear while explaining, where they have a place behind queries and keys."""
+    for module in list(root.modules()):
+        for name in ("q_norm", "k_norm"):
+            if isinstance(old := getattr(module, name, None), nn.Module) and hasattr(module, "qkv"):
+                setattr(module, name, nn.Sequential(old, HeldFactor()))
+
+
+def _convolution(conv: nn.Conv2d, b: float) -> BcosConv2d:
+    inputs = 6 if conv.in_channels == 3 else conv.in_channels
+    shape = (inputs, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups)
+    kept = {"unit_norm": False, "bias": conv.bias is not None, "dtype": conv.weight.dtype}
+    return BcosConv2d(*shape, padding_mode=conv.padding_mode, b=b, **kept)  # type: ignore[arg-type]
+
+
+def _linear(linear: nn.Linear, b: float) -> BcosLinear:
+    kept = {"unit_norm": False, "bias": linear.bias is not None, "dtype": linear.weight.dtype}
+    return BcosLinear(linear.in_features, linear.out_features, b=b, **kept)  # type: ignore[arg-type]
+
+
+def _normalize(old: Normalize) -> Normalize:
+    """Of [x, 1-x]: the second half becomes minus the first, also in the padding, and [w, -w]/2 sees it as w did x."""
+    mean, std = old.mean.flatten().tolist(), old.std.flatten().tolist()
+    return Normalize([*mean, *(1 - value for value in mean)], [*std, *std])
+
+
+def _token_norm(norm: nn.LayerNorm) -> nn.Module | None:
+    per_pixel = type(norm).__name__ == "LayerNorm2d"
+    if len(norm.normalized_shape) != 1 or not norm.elementwise_affine:
+        return None
+    if not per_pixel and not is_equivalent(norm, (nn.LayerNorm,)):
+        return None
+    kind = PositionNorm if per_pixel else TokenNorm
+    return kind(norm.normalized_shape[0], centred=True, bias=norm.bias is not None, eps=norm.eps)
+
+
+def _group_norm(norm: nn.GroupNorm) -> nn.Module | None:
+    if not norm.affine:
+        return None
+    return GroupNorm(norm.num_groups, norm.num_channels, centred=True, bias=True, eps=norm.eps)
+
+
+def _attention(old: nn.MultiheadAttention) -> nn.Module | None:
+    if old.bias_k is not None or not old._qkv_same_embed_dim:
+        return None
+    biased = old.in_proj_bias is not None
+    return HeldAttention(old.embed_dim, old.num_heads, old.dropout, bias=biased, batch_first=old.batch_first)

@@ -1,0 +1,1 @@
+"""Networks from files, packages and factories."""

@@ -1,0 +1,1 @@
+"""Which networks there are: names, families, the registry, parameter counts, counterparts."""

@@ -1,0 +1,181 @@
+"""`scs-eval contributions`: what each pixel adds to a logit or a neuron, and how complete that is."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import click
+
+from scs_eval.cli.params import INDICES, options_from
+from scs_eval.cli.request import Request, Session, request_options, say, targets_of
+from scs_eval.errors import InputError
+
+if TYPE_CHECKING:
+    from scs_eval.analyses.contributions import ContributionsResult
+    from scs_eval.analyses.neurons import NeuronsResult
+
+DEFAULT_N, SEARCHED = 6, 500  # images to explain; among which those are looked for that activate a neuron most
+DIRECTIONS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContributionsOptions:
+    """What is explained, of which images."""
+
+    class_name: Annotated[str | None, "Only images of this class.", {"flag": "--class", "metavar": "NAME"}] = None
+    indices: Annotated[
+        tuple[int, ...] | None, "Only these images, by their index in the original set.", {"type": INDICES}
+    ] = None
+    target: Annotated[str, "Class to explain: predicted, label or a name."] = "predicted"
+    style: Annotated[
+        Literal["paper", "bcos-v2"],
+        "How W(x) of a six-channel network becomes colours: as the paper says, or as the package bcos draws it.",
+    ] = "paper"
+    audit: Annotated[bool, "Also which layers put bias in, and how much; try -n 100."] = False
+    delta: Annotated[bool, "Also the two most likely classes and the difference of their maps."] = False
+    mean_corrected: Annotated[bool, "Also the maps without what all classes share."] = False
+    layer: Annotated[str | None, "Explain this layer of the network instead of its logits.", {"metavar": "NAME"}] = None
+    neurons: Annotated[tuple[int, ...], "A channel of --layer; repeatable.", {"flag": "--neuron", "metavar": "K"}] = ()
+    directions: Annotated[
+        int | None,
+        "The K feature directions of --layer that contribute most.  [default: 3 if no neuron is named]",
+        {"metavar": "K"},
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse options about a layer that do not go together."""
+        if self.layer is None and (self.neurons or self.directions is not None):
+            flag = "--neuron" if self.neurons else "--directions"
+            raise InputError(f"{flag} needs --layer, the layer that it is about")
+        if self.layer is not None and self.extras:
+            raise InputError(f"--{self.extras[0]} is about logits; leave it or --layer out")
+        if self.directions is not None and self.directions < 1:
+            raise InputError(f"expected --directions of at least 1, got {self.directions}")
+
+    @property
+    def extras(self) -> list[str]:
+        """What is wanted besides the maps."""
+        flags = {"audit": self.audit, "delta": self.delta, "mean-corrected": self.mean_corrected}
+        return [name for name, on in flags.items() if on]
+
+    @property
+    def direction_count(self) -> int:
+        """How many feature directions are explained."""
+        return self.directions if self.directions is not None else 0 if self.neurons else DIRECTIONS
+
+
+@click.command()
+@request_options(
+    "contributions",
+    n_help=f"Take this many images, evenly over the classes.  [default: {DEFAULT_N}; with --layer {SEARCHED}]",
+)
+@options_from(ContributionsOptions, into="options")
+def command(request: Request, options: ContributionsOptions) -> None:
+    """Show what each pixel adds to the logit of a class: W(x)⊙x, the B-cos explanation, for any dynamic-linear network.
+
+    A map is shown with what it leaves out: the share of the layers' biases and the residual. Networks that encode
+    [x, 1-x] also get W(x) as colours. The figure has the first six images, the table all.
+
+    With --layer, the activations inside the network are explained in the same way: of neurons, or of the feature
+    directions that contribute most to the class (of each image, --target). Each is shown with those of the -n images
+    that activate it most, at their strongest position. A layer that runs several times in a pass is taken at its last.
+
+    \b
+    Examples:
+      scs-eval contributions --model rohrer100k_scs
+      scs-eval contributions --model rohrer100k_scs --class cat --target dog -n 4
+      scs-eval contributions --model 'rohrer100k*' --audit --delta
+      scs-eval contributions --model rohrer100k_scs --layer stages.1 --neuron 3 --neuron 5
+      scs-eval contributions --model rohrer100k_scs --layer stages.2 --directions 5 --target dog
+    """
+    if options.layer is not None:
+        explain_layers(replace(request, analysis="neurons"), options)
+    else:
+        explain_logits(request, options)
+
+
+def explain_logits(request: Request, options: ContributionsOptions) -> None:
+    """What each pixel adds to a logit."""
+    from scs_eval.analyses.contributions import contributions
+    from scs_eval.analyses.core.result import side_by_side
+
+    with request.open() as session:
+        results = []
+        for name, named in session.models.items():
+            shared = explained(session, name, options, default_n=DEFAULT_N)
+            result = contributions(named.model, **shared.arguments, extras=options.extras)
+            results.append(result.with_settings(shared.settings))
+        whole = side_by_side(results, label=request.out.name)
+        if options.audit:
+            show_audit(whole)
+        session.finish(whole)
+        for result in results:
+            warn_if_incomplete(result)
+
+
+def explain_layers(request: Request, options: ContributionsOptions) -> None:
+    """What each pixel adds to a neuron or a direction of a layer."""
+    from scs_eval.analyses.core.result import side_by_side
+    from scs_eval.analyses.neurons import neurons
+
+    with request.open() as session:
+        results = []
+        for name, named in session.models.items():
+            shared = explained(session, name, options, default_n=SEARCHED)
+            result = neurons(
+                named.model, **shared.arguments, layer=str(options.layer), channels=options.neurons,
+                directions=options.direction_count,
+            )  # fmt: skip
+            results.append(result.with_settings(shared.settings))
+        session.finish(side_by_side(results, label=request.out.name))
+        for result in results:
+            warn_if_incomplete(result)
+            warn_if_fewer(result, wanted=options.direction_count)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What the explanation of logits and of a layer are given alike, and what their results say of it."""
+
+    arguments: dict[str, Any]
+    settings: dict[str, Any]
+
+
+def explained(session: Session, name: str, options: ContributionsOptions, *, default_n: int) -> Explained:
+    """The images and targets of a model."""
+    data = session.images(name, class_name=options.class_name, indices=options.indices, default_n=default_n)
+    arguments = {
+        "images": data.images, "targets": targets_of(data, options.target), "labels": data.labels,
+        "classes": data.classes, "indices": data.indices, "label": name, "picture": options.style,
+    }  # fmt: skip
+    return Explained(arguments, {**session.settings(data), "target": options.target, "style": options.style})
+
+
+def show_audit(result: Any) -> None:
+    """Print which layers put bias in."""
+    from scs_eval.analyses.contributions.bias_audit import audit_summary
+    from scs_eval.report.markdown import markdown
+
+    click.echo(markdown(audit_summary(result.tables()["audit"])))
+
+
+def warn_if_incomplete(result: "ContributionsResult | NeuronsResult") -> None:
+    """One line on stderr if maps leave out more than a thousandth of their logit or activation."""
+    if missing := int((~result.complete).sum()):
+        table = result.table()
+        worst = table["relative_residual"].max()
+        say(
+            f"Warning: {missing} of {result.complete.size} maps of {result.label} leave more than 0.1 % of the "
+            f"{'logit' if 'logit' in table else 'activation'} unexplained (up to {100 * worst:.2g} %); "
+            "they are marked INCOMPLETE",
+            err=True,
+        )
+
+
+def warn_if_fewer(result: "NeuronsResult", *, wanted: int) -> None:
+    """One line on stderr if a layer does not have as many different directions as were asked for."""
+    if (count := int((result.sources >= 0).sum())) < wanted:
+        say(
+            f"Note: {result.layer} of {result.label} has only {count} directions that differ (cosine below 0.8) among "
+            "those that contribute most",
+            err=True,
+        )

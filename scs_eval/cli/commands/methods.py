@@ -1,0 +1,54 @@
+"""`scs-eval methods`: the attribution methods, what they measure, need and cost, and where they fail."""
+
+import json
+from typing import Any
+
+import click
+
+from scs_eval.analyses.attribution.methods import METHODS, Method, find_method
+
+
+@click.command("methods")
+@click.argument("names", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="One JSON list, for programs.")
+def command(names: tuple[str, ...], as_json: bool) -> None:
+    """List the attribution methods: source, what a map measures, its cost, what it needs, where it fails.
+
+    NAMES are some of them; without any, all.
+    """
+    chosen = [find_method(name) for name in names] if names else list(METHODS.values())
+    if as_json:
+        click.echo(json.dumps([_row(method) for method in chosen], indent=1, ensure_ascii=False))
+    else:
+        _show(chosen)
+
+
+def _row(method: Method) -> dict[str, Any]:
+    return {
+        "name": method.name, "label": method.label, "source": method.source, "measures": method.measures,
+        "quantity": method.quantity, "resolution": method.resolution, "explains": method.on,
+        "class_specific": method.class_specific, "adds_up_to": method.adds_up_to, "passes": method.passes,
+        "cost": method.cost, "needs": list(method.needs), "fails": method.fails,
+    }  # fmt: skip
+
+
+def _show(methods: list[Method]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0))
+    for head in ("name", "source", "measures", "cost", "needs", "fails"):
+        table.add_column(head, overflow="fold")
+    for method in methods:
+        needs = ", ".join(method.needs) or "–"
+        table.add_row(method.name, method.source, _measures(method), method.cost, needs, method.fails)
+    Console().print(table)
+
+
+def _measures(method: Method) -> str:
+    """With the traits by which methods differ."""
+    traits = [method.quantity, *([] if method.resolution == "pixel" else ["coarse"])]
+    traits += [] if method.on == "logit" else ["of the probability"]
+    traits += [] if method.class_specific else ["the same for every class"]
+    traits += [f"adds up to the {method.adds_up_to}"] if method.adds_up_to else []
+    return f"{method.measures} ({', '.join(traits)})"

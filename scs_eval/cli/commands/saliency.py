@@ -1,0 +1,166 @@
+"""`scs-eval saliency`: what each model looks at, as a figure and in numbers."""
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from scs_eval.cli.params import CHEAP_N, COSTLY_N, COUNT, INDICES, choose_methods, images_for, options_from
+from scs_eval.cli.request import Request, Session, report_left_out, request_options, say
+from scs_eval.errors import InputError, NotApplicableError, did_you_mean
+from scs_eval.progress import progress
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from scs_eval.analyses.core.result import Result
+    from scs_eval.analyses.saliency import SaliencyResult
+    from scs_eval.data import ImageData
+
+ENOUGH = 50  # images of a class, from which its accuracy is worth printing
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaliencyOptions:
+    """What is shown, of which images."""
+
+    methods: Annotated[tuple[str, ...], "Repeatable, or all.", {"flag": "--method"}] = ("grad",)
+    class_name: Annotated[str | None, "Only images of this class.", {"flag": "--class", "metavar": "NAME"}] = None
+    indices: Annotated[
+        tuple[int, ...] | None, "Only these images, by their index in the original set.", {"type": INDICES}
+    ] = None
+    target: Annotated[str, "Class to explain: predicted, label or a name."] = "predicted"
+    reduce: Annotated[str, "Channels: max, mean, norm, sum or positive."] = "max"
+    min_accuracy: Annotated[float | None, "Leave out models that are right less often."] = None
+    rows: Annotated[int, "Images in the figure.", {"type": COUNT}] = 6
+    reference: Annotated[
+        str | None, "The model that the others are compared with.  [default: the architecture's convolution network]"
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share."""
+        if self.min_accuracy is not None and not 0 <= self.min_accuracy <= 1:
+            raise InputError(f"expected --min-accuracy between 0 and 1, got {self.min_accuracy:g}")
+
+
+@click.command()
+@request_options(
+    "saliency", n_help=f"Images for the numbers.  [default: {CHEAP_N}; {COSTLY_N} for methods of many passes]"
+)
+@options_from(SaliencyOptions, into="options")
+def command(request: Request, options: SaliencyOptions) -> None:
+    """Show what each model looks at: saliency maps, and how sparse, class-specific and steady they are.
+
+    The figure has a row for each image and a column for each model and method. The table has means over n images with
+    95 % intervals; a paired test says whether maps are sparser than the reference's: the convolution network of its
+    architecture, if that is among the models, or --reference.
+
+    `scs-eval methods` lists the methods. One that cannot serve a model is left out with a word why; what additive ones
+    leave out, and why a map is empty, is said beside the table.
+
+    \b
+    Examples:
+      scs-eval saliency --model rohrer100k_scs
+      scs-eval saliency --model 'rohrer100k*' --class airplane --min-accuracy 0.6
+      scs-eval saliency --model rohrer100k_scs --method grad --method wx --indices 27,36
+    """
+    methods = choose_methods(options.methods)
+    request = accurate(request, options.min_accuracy)
+    check_reference(request, options.reference)
+    with request.open() as session:
+        from scs_eval.analyses.core.result import side_by_side
+
+        results = run_all(session, options, methods)
+        session.finish(with_reference(side_by_side(results, label=request.out.name), options.reference))
+
+
+def with_reference(result: "Result", reference: str | None) -> "Result":
+    """A comparison with the reference that was asked for, if any."""
+    from dataclasses import replace
+
+    from scs_eval.analyses.saliency import SaliencyComparison
+
+    if reference is None or not isinstance(result, SaliencyComparison):
+        return result
+    return replace(result, reference=reference)
+
+
+def run_all(session: Session, options: SaliencyOptions, methods: tuple[str, ...]) -> "list[SaliencyResult]":
+    """The results of every model and method; what does not apply is left out with a line on stderr."""
+    default_n = max(options.rows, *map(images_for, methods))
+    jobs = [(name, method) for name in session.models for method in methods]
+
+    @cache
+    def own_accuracy(name: str, class_name: str) -> dict[str, float]:
+        data = session.images(name, class_name=class_name, default_n=sys.maxsize)
+        return class_accuracies(session.models[name].model, data)
+
+    def run(name: str, method: str) -> "SaliencyResult":
+        from scs_eval.analyses.saliency import saliency
+
+        data = session.images(name, class_name=options.class_name, indices=options.indices, default_n=default_n)
+        if session.request.data.n is None and options.indices is None:
+            data = data.subset(slice(max(options.rows, images_for(method))))  # the first of what other methods get
+        shown = len(options.indices or ()) or options.rows
+        chosen = options.class_name or options.indices
+        class_name = only_class(data.subset(slice(shown))) if chosen else None
+        named = session.models[name]
+        result = saliency(
+            named.model, data.images, data.labels, classes=data.classes, method=method, reduce=options.reduce,
+            target=options.target, label=name, indices=data.indices, shown=shown, seed=session.request.seed,
+            network=named.architecture, accuracy=named.origin.shipped().get("accuracy"),
+            class_accuracy=own_accuracy(name, class_name) if class_name else {},
+        )  # fmt: skip
+        return result.with_settings(session.settings(data))
+
+    results, reasons = [], []
+    with progress("saliency", len(jobs)) as advance:
+        for name, method in jobs:
+            advance(0, f"{name} {method}")
+            try:
+                results.append(run(name, method))
+            except NotApplicableError as error:
+                reasons.append(f"{name}, {method}: {error}")
+            advance(1)
+    report_left_out(results, reasons)
+    for line in (line for result in results for line in result.notes()):
+        say(f"Note: {line}", err=True)
+    return results
+
+
+def check_reference(request: Request, reference: str | None) -> None:
+    """Raise unless the reference is one of the models."""
+    labels = [asked.label for asked in request.models]
+    if reference is not None and reference not in labels:
+        hint = did_you_mean(reference, labels, otherwise=f"models: {', '.join(labels)}")
+        raise InputError(f"expected --reference to be one of the models, got {reference!r}; {hint}")
+
+
+def accurate(request: Request, least: float | None) -> Request:
+    """With the models that are right at least that often by the index of weights, and those it does not know."""
+    if least is None:
+        return request
+    shares = {asked.label: asked.shipped().get("accuracy") for asked in request.models}
+    low = {name: share for name, share in shares.items() if share is not None and share < least}
+    if len(low) == len(shares):
+        raise InputError(f"no model asked for has an accuracy of {least:g} or more; lower --min-accuracy")
+    for name, share in low.items():
+        say(f"Left out: {name}: its accuracy is {share:g}", err=True)
+    return request.without(list(low))
+
+
+def only_class(data: "ImageData") -> str | None:
+    """The class that all of the images have, if they do."""
+    labels = set(data.labels.tolist())
+    return data.classes[labels.pop()] if len(labels) == 1 else None
+
+
+def class_accuracies(network: "nn.Module", data: "ImageData") -> dict[str, float]:
+    """How often the network is right on each class that has enough images."""
+    from scs_eval.analyses.accuracy import accuracy
+
+    classes = accuracy(network, data.images, data.labels, classes=data.classes).per_class()
+    enough = classes[classes["n"] >= ENOUGH]
+    return {str(name): float(share) for name, share in zip(enough["class"], enough["accuracy"], strict=True)}

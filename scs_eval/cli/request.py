@@ -1,0 +1,342 @@
+"""What every analysis is asked for, as one object: models, images, device, seed, and where the result goes."""
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import click
+
+from scs_eval.cli.params import COUNT, MODEL, SEED, complete_source, options_from, source_options
+from scs_eval.errors import InputError, printable
+from scs_eval.models.loading.sources import UNTRAINED, ModelSource, NamedModel, parse_sources
+
+if TYPE_CHECKING:
+    from scs_eval.analyses.core.result import Result
+    from scs_eval.data import ImageData
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+EVALUATED = {224: 256}  # pixels of the network: to what the B-cos paper (C.1.2) and torchvision scale the shorter side
+LONGEST = 120  # characters of a folder that is named after models
+ALL_IMAGES = "Take this many images, evenly over the classes.  [default: all]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataRequest:
+    """Which images, and how they are read; the options of the command line are made from it."""
+
+    source: Annotated[
+        str,
+        "Images: sample (bundled), cifar10, or a folder of class folders.",
+        {"flag": "--data", "shell_complete": complete_source},
+    ] = "sample"
+    data_dir: Annotated[
+        str | None, "Folder to look for cifar10 in, before $SCS_EVAL_DATA and the user cache.", {"type": click.Path()}
+    ] = None
+    n: Annotated[int | None, ALL_IMAGES, {"flag": "-n", "type": COUNT}] = None
+    skip_bad: Annotated[bool, "Leave out unreadable images of a folder and say how many."] = False
+    size: Annotated[
+        int | None,
+        "Scale images to SIZE × SIZE pixels.  [default: what the model was made for, else as they are]",
+        {"type": COUNT},
+    ] = None
+    resize: Annotated[
+        int | None,
+        "Of a folder: shorter side before the centre is cut out.  [default: 256 for 224 pixels]",
+        {"type": COUNT},
+    ] = None
+
+    def read(self, *, n: int | None, seed: int, size: int | None = None, num_classes: int | None = None) -> "ImageData":
+        """n images in the order of the source; a warning becomes one line on stderr.
+
+        size: of a model's images, which --size overrules. num_classes: of the models, which only a folder asks.
+        """
+        from scs_eval.data import load_data
+        from scs_eval.data.load import NAMES
+
+        side = self.size or size
+        folder: dict[str, Any] = {}
+        if self.source not in NAMES:
+            folder = {"resize": self.resize or EVALUATED.get(side or 0), "num_classes": num_classes}
+        with warnings.catch_warnings():  # restores showwarning, too
+            warnings.showwarning = lambda message, *_: say(f"Warning: {message}", err=True)
+            return load_data(
+                self.source, data_dir=self.data_dir, n=n, seed=seed, skip_bad=self.skip_bad, size=side, **folder
+            )
+
+    def read_some(self, *, default_n: int, **options: Any) -> "ImageData":
+        """n images, or `default_n`; without n all of a source that has fewer."""
+        try:
+            return self.read(n=self.n or default_n, **options)
+        except InputError:
+            if self.n is not None:
+                raise
+            return self.read(n=None, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request as it was typed. `open` loads the models; nothing is loaded before.
+
+    typed: the models in the user's words, after which the folder of the result is named.
+    """
+
+    analysis: str
+    models: tuple[ModelSource, ...]
+    typed: tuple[str, ...]
+    data: DataRequest
+    seed: int
+    device: str
+    target: Path | None
+
+    @property
+    def out(self) -> Path:
+        """The folder of the result: --out, or results/<analysis>/<the models>."""
+        return self.target or Path("results", self.analysis, folder_name(self.typed))
+
+    def without(self, labels: Sequence[str]) -> "Request":
+        """The same request for the other models."""
+        return replace(self, models=tuple(asked for asked in self.models if asked.label not in labels))
+
+    @contextmanager
+    def open(self) -> Iterator["Session"]:
+        """The models loaded, where they are to compute; inside, work is shared with torchrun's other processes.
+
+        All of them first: a misspelt name should not cost the work before it.
+        """
+        from scs_eval.report.folder import check_target
+
+        check_target(self.out)
+        with shared_work():
+            device = choose_device(self.device)
+            classes = self._classes_of_data()
+            loaded = {asked.label: asked.open(num_classes=classes, device=device) for asked in self.models}
+            for label, named in loaded.items():
+                if named.loaded.notes:
+                    say(f"{label}: {'; '.join(named.loaded.notes)}", err=True)
+            yield Session(request=self, models=loaded, device=device)
+
+    def _classes_of_data(self) -> int | None:
+        """As many classes an untrained network gets."""
+        if not any(asked.weights == UNTRAINED for asked in self.models):
+            return None
+        from scs_eval.data.load import count_classes
+
+        return count_classes(self.data.source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """A request whose models are loaded: reads their images, and writes the result."""
+
+    request: Request
+    models: dict[str, NamedModel]
+    device: str
+    _read: dict[Any, "ImageData"] = field(default_factory=dict)
+
+    @property
+    def num_classes(self) -> int | None:
+        """How many classes the models tell apart, if that is known and the same for all."""
+        counts = {named.num_classes for named in self.models.values()}
+        return counts.pop() if len(counts) == 1 else None
+
+    def all_images(self, label: str, *, n: int | None) -> "ImageData":
+        """n images, or all, in the order of the source, at the size of a model."""
+        return self._once(("all", n), label, lambda options: self.request.data.read(n=n, **options))
+
+    def images(
+        self,
+        label: str,
+        *,
+        default_n: int,
+        class_name: str | None = None,
+        indices: tuple[int, ...] | None = None,
+    ) -> "ImageData":
+        """The images that were asked for, dealt class by class, at the size of a model."""
+
+        def read(options: dict[str, Any]) -> "ImageData":
+            data, some = self.request.data, class_name is None and indices is None
+            images = data.read_some(default_n=default_n, **options) if some else data.read(n=None, **options)
+            return self._selected(images, class_name=class_name, indices=indices, default_n=default_n)
+
+        return self._once((class_name, indices, default_n), label, read)
+
+    def _selected(self, images: "ImageData", *, class_name: str | None, **options: Any) -> "ImageData":
+        from scs_eval.analyses.saliency import class_position
+        from scs_eval.data.selection import select_images
+
+        position = None if class_name is None else class_position(class_name, images.classes)
+        return select_images(images, label=position, n=self.request.data.n, seed=self.request.seed, **options)
+
+    def _once(self, what: tuple[Any, ...], label: str, read: Callable[[dict[str, Any]], "ImageData"]) -> "ImageData":
+        size = self.models[label].input_size
+        if (key := (*what, size)) not in self._read:
+            self._read[key] = read({"seed": self.request.seed, "size": size, "num_classes": self.num_classes})
+        return self._read[key]
+
+    def settings(self, data: "ImageData") -> dict[str, Any]:
+        """What a result depends on in its images."""
+        return data_settings(data, seed=self.request.seed)
+
+    def finish(self, result: "Result") -> None:
+        """Write the result; print its summary and, last, where it is."""
+        finish(result, self.request.out)
+
+
+def request_options(
+    analysis: str, *, default: Sequence[str] | None = None, n_help: str = ALL_IMAGES
+) -> Callable[[Function], Function]:
+    """Everything that goes into a `Request`; the command gets it as `request`.
+
+    default: the models where none are named; None asks for at least one.
+    """
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def wrapper(
+            *arguments: Any, bare: tuple[str, ...], models: tuple[str, ...], arch: str | None, weights: str | None,
+            normalize: str | None, data: DataRequest, seed: int, device: str, out: Path | None, **options: Any,
+        ) -> Any:  # fmt: skip
+            typed = (*bare, *models)
+            if not typed and default is None:
+                raise click.UsageError("Missing option '--model'.")
+            request = Request(
+                analysis=analysis,
+                models=parse_sources(typed or default or (), arch=arch, weights=weights, normalize=normalize),
+                typed=typed or tuple(name for name in default or () if name != EVERY_SEED),
+                data=data,
+                seed=seed,
+                device=device,
+                target=out,
+            )
+            return function(*arguments, request=request, **options)
+
+        own = list(getattr(wrapper, "__click_params__", ()))  # in the help they stand behind the models
+        wrapper.__click_params__ = []  # type: ignore[attr-defined]
+        wrapper = device_option(out_option(wrapper))
+        wrapper = click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of every random choice.")(
+            wrapper
+        )
+        wrapper = options_from(DataRequest, into="data", helps={"n": n_help})(wrapper)
+        wrapper.__click_params__ += own  # type: ignore[attr-defined]
+        wrapper = source_options(wrapper)
+        text = "Name, pattern, file, torchvision:NAME or module:factory; repeatable, or without --model."
+        wrapper = click.option("--model", "models", type=MODEL, multiple=True, help=text)(wrapper)
+        return click.argument("bare", nargs=-1, type=MODEL, metavar="[MODEL]...")(wrapper)  # type: ignore[return-value]
+
+    return decorate
+
+
+EVERY_SEED = "*@*"  # every trained model, with every seed
+out_option = click.option(
+    "--out", type=click.Path(path_type=Path), help="Where the result goes.  [default: results/<analysis>/<model>]"
+)
+device_option = click.option(
+    "--device", default="auto", show_default=True, help="Where to compute: cpu, cuda, cuda:1, mps; auto takes a GPU."
+)
+
+
+@contextmanager
+def shared_work() -> Iterator[None]:
+    """Inside, the analyses share their work with torchrun's other processes, of which only the first talks."""
+    from scs_eval.analyses.core.parallel import is_main_process, sharing
+
+    with sharing():
+        if is_main_process():
+            yield
+            return
+        with Path(os.devnull).open("w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
+            yield
+
+
+def choose_device(name: str) -> str:
+    """The device, if this machine has it; for auto a GPU, else the CPU.
+
+    Of several processes on a machine, auto and cuda give each a GPU of its own as far as there are any.
+    """
+    import torch
+
+    mps = torch.backends.mps.is_available()
+    if name in ("auto", "cuda") and torch.cuda.is_available():
+        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+        return f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}" if several else "cuda"
+    if name == "auto":
+        return "mps" if mps else "cpu"
+    there = ["cpu", *(["mps"] if mps else []), *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    if name not in there:
+        raise InputError(f"expected a device of this machine ({', '.join(there)}), got {name!r}")
+    return name
+
+
+def checked_out(out: Path | None, *, analysis: str, names: Sequence[str]) -> Path:
+    """Where a command without models writes: --out, or results/<analysis>/<what was asked for>."""
+    from scs_eval.report.folder import check_target
+
+    chosen = out or Path("results", analysis, folder_name(names))
+    check_target(chosen)
+    return chosen
+
+
+def folder_name(names: Sequence[str]) -> str:
+    """What was asked for as the name of a folder: a path's or pattern's special characters become dashes."""
+    parts = (re.sub(r"[^\w.=]+", "-", name).strip("-.") for name in names)
+    return "+".join(part for part in parts if part)[:LONGEST] or "all"
+
+
+def data_settings(data: "ImageData", *, seed: int) -> dict[str, Any]:
+    """What a result depends on in its images: where from, how many, which, and the seed that chose them."""
+    from scs_eval.report.provenance import fingerprint
+
+    return {"data": data.source, "n": len(data), "indices_sha256": fingerprint(data.indices), "seed": seed}
+
+
+def command_words() -> list[str]:
+    """The command as it was typed, for run.json."""
+    return ["scs-eval", *sys.argv[1:]]
+
+
+def finish(result: "Result", out: Path) -> None:
+    """Write the result; print its summary and, last, where it is."""
+    from scs_eval.analyses.core.parallel import barrier
+    from scs_eval.report.folder import available_target
+    from scs_eval.report.markdown import markdown
+    from scs_eval.report.write import FigureError, write_result
+
+    failures: list[str] = []
+    path = write_result(result, available_target(out), command=command_words(), failures=failures)
+    click.echo(markdown(result.summary()))
+    click.echo(path)
+    barrier()  # what is written now makes unfinished work superfluous
+    if failures:
+        raise FigureError("; ".join(failures))
+
+
+def say(message: object, *, err: bool = False) -> None:
+    """One line; of several processes that torchrun started, only the first prints it."""
+    if os.environ.get("RANK", "0") == "0":
+        click.echo(printable(str(message)), err=err)
+
+
+def report_left_out(results: Sequence[object], reasons: Sequence[str]) -> None:
+    """A line on stderr for each; if there is no result at all, they are why."""
+    if not results:
+        raise InputError("; ".join(reasons))
+    for reason in reasons:
+        say(f"Left out: {' '.join(reason.split())}", err=True)
+
+
+def targets_of(data: "ImageData", target: str) -> Any:
+    """The class to explain for each image, by name or the label; None for the predicted one."""
+    import torch
+
+    from scs_eval.analyses.saliency import class_position
+
+    if target == "predicted":
+        return None
+    return data.labels if target == "label" else torch.full_like(data.labels, class_position(target, data.classes))

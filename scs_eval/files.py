@@ -1,0 +1,114 @@
+"""Files that are there whole or not at all, also after a kill or a crash of the machine, and a lock. No torch here."""
+
+import ctypes
+import hashlib
+import os
+import platform
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+from scs_eval.errors import InputError
+
+_HOST = re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:40] or "host"
+_TEMPORARY = re.compile(rf"\.scs-eval-[0-9a-f]{{12}}\.{re.escape(_HOST)}\.(\d+)\.\d+")
+_COUNTER = count()
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+@contextmanager
+def replacing_file(path: Path) -> Iterator[Path]:
+    """A path beside `path` to write to; on leaving it takes the place of `path`, after an exception it vanishes."""
+    remove_leftovers(path.parent)
+    beside = temporary_path(path)
+    try:
+        yield beside
+        sync(beside)
+        beside.replace(path)
+        sync(path.parent)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file: a reader sees the old one or the new one, also after a crash of the machine."""
+    with replacing_file(path) as beside:
+        beside.write_bytes(content)
+
+
+def temporary_path(path: Path) -> Path:
+    """A hidden path beside `path` that says which process it belongs to; short, however long the name is."""
+    digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]
+    return path.with_name(f".scs-eval-{digest}.{_HOST}.{os.getpid()}.{next(_COUNTER)}")
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove what processes of this machine left in a directory when they were killed."""
+    for path in directory.iterdir():
+        if (found := _TEMPORARY.fullmatch(path.name)) and not _is_running(int(found[1])):
+            remove_tree(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a file or a directory with all that is in it, if it can be removed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def sync(path: Path) -> None:
+    """Have what a file or directory holds on the disk, not only in memory, before going on."""
+    if os.name == "nt" and path.is_dir():
+        return  # Windows opens no directories
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap two paths in a single step, if the system can (Linux, on most file systems); whether it did."""
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    return swap(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+
+
+@contextmanager
+def locked(directory: Path, *, busy: str) -> Iterator[None]:
+    """Hold the directory's lock, which ends with the process; `busy` is what to say if another process holds it."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(directory / ".scs-eval.lock", blocking=False)
+    held = True
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise InputError(busy) from error
+    except OSError:  # a file system without locks
+        held = False
+    try:
+        yield
+    finally:
+        if held:
+            Path(lock.lock_file).unlink(missing_ok=True)  # while it is ours, so that nobody's lock is removed
+            lock.release()
+
+
+def _is_running(process: int) -> bool:
+    if os.name == "nt":
+        return True  # signal 0 would end it there
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,99 @@
+"""Training many models: one after another here, or as jobs on a cluster through submitit."""
+
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scs_eval.errors import InputError
+from scs_eval.training.job import Job
+from scs_eval.training.processes import REQUEUE
+from scs_eval.training.run import train
+
+DEFAULTS = {"name": "scs-eval", "timeout_min": 24 * 60}  # submitit's own limit is five minutes
+REQUEUES = 1000  # when the time runs out: every attempt goes on where the one before stopped
+NOTICE_SECONDS = 300  # before the time is up: an evaluation, which does not look for signals, may take a while
+GRACE_SECONDS = 600  # SLURM queues a preempted job again if that is still there when its grace is over
+
+
+@dataclass(frozen=True)
+class ClusterTask:
+    """What a node runs; submitit calls `checkpoint` when the time is up."""
+
+    job: Job
+
+    def __call__(self) -> None:
+        """Train, or go on where an earlier attempt was cut off.
+
+        When the time is up, `train` finishes the batch, saves and returns; the signal then goes on to submitit.
+        """
+        from scs_eval.training.run import train
+
+        stopped_by = train(self.job, resume=True).stopped_by
+        if stopped_by in REQUEUE:
+            os.kill(os.getpid(), stopped_by)
+        elif stopped_by:
+            time.sleep(GRACE_SECONDS if stopped_by == signal.SIGTERM else 0)
+            name = signal.Signals(stopped_by).name
+            raise InterruptedError(f"{name} stopped the training of {self.job.label}; the same command goes on")
+
+    def checkpoint(self) -> Any:
+        """Queue the same task again; its directory knows how far it got."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+def submit(jobs: list[Job], *, cluster: str, logs: Path, parameters: dict[str, Any]) -> list[str]:
+    """Submit one job a model and return their ids; parameters are submitit's, such as slurm_partition.
+
+    Jobs of this machine all start at once and see all its GPUs, unless the parameters say otherwise.
+    """
+    try:
+        from submitit import AutoExecutor
+    except ImportError as error:
+        raise InputError("--cluster needs submitit: pip install 'scs-eval[cluster]'") from error
+    executor = AutoExecutor(folder=logs, cluster=cluster, **{f"{cluster}_max_num_timeout": REQUEUES})
+    try:
+        executor.update_parameters(**{**DEFAULTS, **_usual(cluster), **parameters})
+    except (NameError, TypeError, AssertionError) as error:
+        raise InputError(f"submitit refuses the cluster options: {error}") from error
+    return [executor.submit(ClusterTask(job)).job_id for job in jobs]
+
+
+def _usual(cluster: str) -> dict[str, int]:
+    """On this machine all GPUs, which submitit would hide from its jobs; under SLURM time enough to stop."""
+    if cluster == "slurm":
+        return {"slurm_signal_delay_s": NOTICE_SECONDS}
+    import torch
+
+    return {"gpus_per_node": torch.cuda.device_count()}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one job."""
+
+    job: Job
+    status: str
+    failed: bool = False
+    stopped_by: int = 0
+
+
+def train_all(jobs: Iterable[Job]) -> Iterator[Result]:
+    """Train one job after another, continuing interrupted ones.
+
+    A job that fails does not keep the others from running; a signal ends the series.
+    """
+    for job in jobs:
+        try:
+            outcome = train(job, resume=True)
+        except Exception as error:
+            yield Result(job, f"failed: {' '.join(str(error).split())}", failed=True)
+            continue
+        yield Result(job, "stopped" if outcome.stopped_by else "trained", stopped_by=outcome.stopped_by)
+        if outcome.stopped_by:
+            return

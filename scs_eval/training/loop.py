@@ -1,0 +1,166 @@
+"""From the first epoch to the last: records, checkpoints, the way out when a signal or a diverged loss ends it."""
+
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scs_eval.training.checkpoint import FILE, describe_job, save_checkpoint, write_weights
+from scs_eval.training.divergence import DivergedError
+from scs_eval.training.job import Job
+from scs_eval.training.metrics import Evaluation, evaluate
+from scs_eval.training.processes import StopRequest, stop_on_signal
+from scs_eval.training.progress import Reporter, report_progress
+from scs_eval.training.records import RunRecords
+from scs_eval.training.run_directory import write_json
+from scs_eval.training.trainer import Trainer
+
+GPU_CHECK_EVERY = 20  # batches between two looks at the loss: each makes a GPU wait for its queue
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: with weights and their evaluation, or stopped by a signal."""
+
+    weights: Path | None
+    evaluation: Evaluation | None
+    stopped_by: int = 0
+
+
+class TrainingLoop:
+    """A trainer and the directory that its work goes to; only the main process writes."""
+
+    def __init__(self, job: Job, trainer: Trainer, *, about: Mapping[str, Any]) -> None:
+        self.job, self.trainer, self.about = job, trainer, about
+        self.world, self.source = trainer.world, trainer.source
+        self.records = RunRecords(job.out, trainer, norms_per_batch=job.norms_per_batch)
+        self.saved = "none"
+        self.mark = time.monotonic()
+
+    def complete(self, state: dict[str, Any] | None) -> Outcome:
+        """Train to the end, from the beginning or from the state of a checkpoint."""
+        if state is not None:
+            self.trainer.load_state_dict(state)
+        self._begin()
+        recipe, steps = self.job.recipe, self.source.steps
+        with (
+            report_progress(
+                name=self.job.label,
+                steps=recipe.epochs * steps,
+                step=self.trainer.step,
+                batch_size=recipe.batch_size,
+                quiet=not self.world.is_main,
+            ) as reporter,
+            stop_on_signal() as stop,
+        ):
+            return self._epochs(reporter, stop)
+
+    def _epochs(self, reporter: Reporter, stop: StopRequest) -> Outcome:
+        test = None
+        while self.trainer.epoch <= self.job.recipe.epochs:
+            if self._train_epoch(reporter, stop):
+                # Another process may have had the signal; what torchrun passes on is SIGTERM.
+                return Outcome(None, None, stopped_by=stop.signal_number or signal.SIGTERM)
+            test = self._end_epoch(reporter)
+        test = test or evaluate(self.trainer.best_guess, self.source, recipe=self.job.recipe, world=self.world)
+        if self.world.is_main:
+            self._finish(test)
+        return Outcome(self.job.weights, test)
+
+    def _train_epoch(self, reporter: Reporter, stop: StopRequest) -> bool:
+        """Train what is left of the epoch; True if a signal ended it early."""
+        trainer = self.trainer
+        self.mark = time.monotonic()
+        for images, labels in self.source.train_batches(trainer.epoch, start=trainer.batch):
+            trainer.train_step(images, labels)
+            self.records.note_norms()
+            reporter.batch(trainer.epoch, trainer.step, trainer.metrics.read)
+            save_due = bool(self.job.checkpoint_every) and trainer.batch % self.job.checkpoint_every == 0
+            stopping = (save_due or self._look_due()) and self._must_stop(stop)
+            if stopping or save_due:
+                self._count_seconds()
+                self._save()
+            if stopping:
+                return True
+        self._count_seconds()
+        self._save()  # an evaluation can be long, and the end of a job's time does not wait for it
+        return False
+
+    def _look_due(self) -> bool:
+        every = 1 if self.world.device.type == "cpu" else GPU_CHECK_EVERY
+        return self.trainer.batch % every == 0 or self.trainer.batch == self.source.steps
+
+    def _must_stop(self, stop: StopRequest) -> bool:
+        """Whether a signal came to any process; raises if the loss diverged in any."""
+        trainer = self.trainer
+        if self.world.any(trainer.divergence.has_diverged()):
+            raise self._diverged()
+        return self.world.any(stop.signal_number > 0)
+
+    def _diverged(self) -> DivergedError:
+        """What to raise; run.json says it too, so that nobody takes the run for an interrupted one."""
+        trainer = self.trainer
+        layer, _, parameter = trainer.divergence.first_diverged_parameter().rpartition(".")
+        when = f"in epoch {trainer.epoch}, batch {trainer.batch}"
+        where = f"{when}: the gradient of layer {layer} ({parameter}) diverged first"
+        if self.world.is_main:
+            write_json(self.job.out / "run.json", {**self.about, "finished": False, "diverged": where})
+        return DivergedError(
+            f"{self.job.label} diverged {where}; last good checkpoint: {self.saved}; "
+            "begin again with --overwrite and a smaller --lr"
+        )
+
+    def _end_epoch(self, reporter: Reporter) -> Evaluation:
+        """Evaluate, record, and save the state at the beginning of the next epoch."""
+        trainer = self.trainer
+        loss, accuracy = trainer.metrics.total(self.world)
+        start = time.monotonic()
+        self.world.copy_from_main(trainer.best_guess.buffers())  # each process has seen other batches
+        test = evaluate(trainer.best_guess, self.source, recipe=self.job.recipe, world=self.world)
+        seconds = time.monotonic() - start
+        if self.world.is_main:
+            self.records.write_epoch(loss=loss, accuracy=accuracy, test=test, eval_seconds=seconds)
+        reporter.epoch(
+            f"{self.job.label} epoch {trainer.epoch}/{self.job.recipe.epochs}  train {loss:.4f} {accuracy:.2%}  "
+            f"test {test.loss:.4f} {test.accuracy:.2%}  {trainer.metrics.seconds:.1f} s + {seconds:.1f} s"
+        )
+        trainer.start_next_epoch()
+        self._save()
+        return test
+
+    def _begin(self) -> None:
+        if self.world.is_main:
+            write_json(self.job.out / "run.json", {**self.about, "finished": False})
+            self.records.begin()
+        self._save()
+
+    def _save(self) -> None:
+        """Write the checkpoint; in the main process alone, but all of them have a part in it."""
+        self.saved = f"{self.job.out / FILE} (epoch {self.trainer.epoch}, batch {self.trainer.batch})"
+        state = self.trainer.state_dict()
+        if self.world.is_main:
+            self.records.flush()
+            save_checkpoint(self.job.out, state)
+
+    def _count_seconds(self) -> None:
+        now = time.monotonic()
+        self.trainer.metrics.seconds += now - self.mark
+        self.mark = now
+
+    def _finish(self, test: Evaluation) -> None:
+        """The weights come last: where they are, the run is finished."""
+        train_seconds, eval_seconds = self.records.median_seconds()
+        results = {
+            "test_accuracy": test.accuracy,
+            "test_correct": test.correct,
+            "test_images": test.images,
+            "test_loss": test.loss,
+            "train_seconds_per_epoch": train_seconds,
+            "eval_seconds_per_epoch": eval_seconds,
+        }
+        write_json(self.job.out / "run.json", {**self.about, **results, "finished": True})
+        metadata = {**describe_job(self.job, num_classes=self.source.num_classes), **results}
+        write_weights(self.job.weights, self.trainer.best_guess, metadata)
+        (self.job.out / FILE).unlink()

@@ -1,0 +1,122 @@
+"""Loss and accuracy: what is minimised, the sums of an epoch, the evaluation on the test images."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from scs_eval.training.processes import World
+from scs_eval.training.recipe import Recipe
+from scs_eval.training.sources import Source
+
+
+def training_loss(recipe: Recipe, logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean loss of a batch; targets are labels (N,) or, after MixUp, class shares (N, C)."""
+    if recipe.loss == "ce":
+        return F.cross_entropy(logits, targets, label_smoothing=recipe.label_smoothing)
+    wanted = class_shares(targets, num_classes=logits.shape[1]).to(logits.dtype)
+    if recipe.label_smoothing:
+        wanted = wanted * (1 - recipe.label_smoothing) + recipe.label_smoothing / logits.shape[1]
+    if recipe.soft_negatives:
+        wanted = wanted.clamp(min=1 / logits.shape[1])
+    return F.binary_cross_entropy_with_logits(logits, wanted)
+
+
+def evaluation_loss(recipe: Recipe, logits: Tensor, labels: Tensor) -> Tensor:
+    """The summed loss of a batch with plain targets, so that recipes with the same loss can be compared."""
+    if recipe.loss == "ce":
+        return F.cross_entropy(logits, labels, reduction="sum")
+    wanted = class_shares(labels, num_classes=logits.shape[1]).to(logits.dtype)
+    return F.binary_cross_entropy_with_logits(logits, wanted, reduction="none").mean(1).sum()
+
+
+def class_shares(targets: Tensor, *, num_classes: int) -> Tensor:
+    """Labels as one-hot rows; what is already class shares stays as it is."""
+    return targets if targets.ndim == 2 else F.one_hot(targets, num_classes)
+
+
+def count_correct(logits: Tensor, targets: Tensor) -> Tensor:
+    """How many images get the label, or the larger share of a mixed image, as a tensor on the device."""
+    labels = targets.argmax(1) if targets.ndim == 2 else targets
+    return torch.sum(logits.argmax(1) == labels)
+
+
+class EpochMetrics:
+    """Loss, hits and gradient norms of an epoch so far, and the seconds spent."""
+
+    def __init__(self, parameters: int, *, device: torch.device) -> None:
+        self.loss = torch.tensor(0.0, device=device)
+        self.correct = torch.tensor(0.0, device=device)
+        self.gradients = torch.zeros(parameters, device=device)
+        self.batches = 0
+        self.images = 0
+        self.seconds = 0.0
+        self.lr = 0.0
+
+    def add(self, loss: Tensor, correct: Tensor, gradients: Tensor, *, images: int, lr: float) -> None:
+        """Take in one batch and the learning rate of its step."""
+        self.lr = lr
+        self.loss += loss
+        self.correct += correct
+        self.gradients += gradients
+        self.batches += 1
+        self.images += images
+
+    def read(self) -> tuple[float, float]:
+        """Mean loss and accuracy so far. Waits for the device."""
+        return self.loss.item() / max(self.batches, 1), self.correct.item() / max(self.images, 1)
+
+    def total(self, world: World) -> tuple[float, float]:
+        """Mean loss and accuracy over all processes, each of which had equally many images."""
+        sums = world.sum(torch.stack([self.loss, self.correct])).tolist()
+        return sums[0] / (self.batches * world.size), sums[1] / (self.images * world.size)
+
+    def state_dict(self, world: World) -> dict[str, Any]:
+        """Everything, for a checkpoint in an epoch, which all processes go on from: so the mean of theirs.
+
+        Gradients are the same in all of them.
+        """
+        loss, correct = world.sum(torch.stack([self.loss, self.correct])) / world.size
+        return {**vars(self), "loss": loss, "correct": correct}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        for name, value in state.items():
+            now = getattr(self, name)
+            setattr(self, name, value.to(now.device) if isinstance(value, Tensor) else value)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The outcome on the test images of all processes."""
+
+    loss: float
+    correct: int
+    images: int
+
+    @property
+    def accuracy(self) -> float:
+        """Share of correct images."""
+        return self.correct / self.images
+
+
+def evaluate(model: nn.Module, source: Source, *, recipe: Recipe, world: World) -> Evaluation:
+    """Evaluate in eval mode, without gradients; the model is in training mode afterwards."""
+    loss = torch.tensor(0.0, device=world.device)
+    counts = torch.zeros(2, dtype=torch.int64, device=world.device)
+    model.eval()
+    with torch.inference_mode():
+        for images, labels in source.test_batches():
+            logits = model(images).float()
+            loss += evaluation_loss(recipe, logits, labels)
+            counts += torch.stack([count_correct(logits, labels), torch.tensor(len(labels), device=world.device)])
+    model.train()
+    correct, images = world.sum(counts).tolist()
+    return Evaluation(loss=world.sum(loss).item() / images, correct=correct, images=images)
+
+
+def norms(tensors: list[Tensor]) -> Tensor:
+    """The L2 norm of each tensor as one vector on the device."""
+    return torch.stack(torch._foreach_norm(tensors)).float()

@@ -1,0 +1,115 @@
+"""The output directory of a run: what is in it, whether it may be used, how files are replaced. No torch here."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from scs_eval.errors import InputError
+from scs_eval.files import locked, write_atomically
+
+RUN = "run.json"
+FILES = "checkpoint.pt", RUN, "records.csv", "layers.csv", "norms.csv"
+
+
+def files_of(weights: str) -> list[str]:
+    """The manifest of a run: every file that it may write."""
+    return [*FILES, weights]
+
+
+class RunDirectory:
+    """The files of the run of one model."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    @property
+    def owned(self) -> set[str]:
+        """The files that a run's own manifest names: only they are ours, whatever else is called the same."""
+        try:
+            run = json.loads((self.directory / RUN).read_text(encoding="utf-8"))
+            if "recipe" not in run:
+                return set()  # an analysis has a run.json too
+            named = run.get("files") or files_of(f"{run['model']}.safetensors")  # 0.1 had no manifests
+            return {name for name in named if name == Path(name).name}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return set()
+
+    @property
+    def finished(self) -> bool:
+        """Whether final weights are there: they are the last thing a run writes."""
+        return any((self.directory / name).exists() for name in self.owned if name.endswith(".safetensors"))
+
+    @property
+    def begun(self) -> bool:
+        """Whether a run started here."""
+        return bool(self.owned)
+
+    @contextmanager
+    def held(self, *, weights: str, resume: bool, overwrite: bool) -> Iterator[None]:
+        """Keep the directory for this process and its files, or say why it cannot be used."""
+        made = not self.directory.exists()
+        self._try_writing()
+        busy = f"another process is training in {self.directory}; choose another --out, or wait"
+        try:
+            with locked(self.directory, busy=busy):
+                self._refuse_foreign(files_of(weights))
+                if not overwrite:
+                    self._refuse_occupied(resume=resume)
+                yield
+        finally:
+            if made:  # a request that is refused leaves nothing behind; what is not empty stays
+                with suppress(OSError):
+                    self.directory.rmdir()
+
+    def check_space(self, *, needed: int) -> None:
+        """Raise if the disk cannot hold the run."""
+        free = shutil.disk_usage(self.directory).free
+        if free < needed:
+            raise InputError(f"{self.directory} needs {needed / 1e6:,.0f} MB free, there are {free / 1e6:,.0f} MB")
+
+    def clear(self) -> None:
+        """Remove the files of an earlier run, and no others."""
+        for name in sorted(self.owned, key=lambda name: name == RUN):  # the manifest last
+            (self.directory / name).unlink(missing_ok=True)
+
+    def _refuse_foreign(self, files: list[str]) -> None:
+        """Raise if the run would write over a file that no run wrote."""
+        for name in files:
+            if name not in self.owned and (self.directory / name).exists():
+                raise InputError(f"{self.directory} holds {name}, which no run wrote there; choose another --out")
+
+    def _refuse_occupied(self, *, resume: bool) -> None:
+        if self.finished:
+            raise InputError(f"{self.directory} holds a finished run; choose another --out, or --overwrite")
+        if not self.begun:
+            return
+        if not resume:
+            raise InputError(f"{self.directory} holds an unfinished run; --resume goes on, --overwrite begins again")
+        if read_run(self.directory).get("finished") and not (self.directory / "checkpoint.pt").exists():
+            raise InputError(f"{self.directory} holds a finished run but not its weights; --overwrite trains anew")
+
+    def _try_writing(self) -> None:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            probe = self.directory / f"probe-{os.getpid()}"
+            write_atomically(probe, b"x")
+            probe.unlink()
+        except OSError as error:
+            raise InputError(f"{self.directory} cannot be written: {error.strerror}; choose another --out") from error
+
+
+def read_run(directory: Path) -> dict[str, Any]:
+    """What `run.json` recorded about the run in a directory."""
+    try:
+        return json.loads((directory / "run.json").read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{directory} holds no readable run.json; begin again with --overwrite") from error
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """A readable JSON file, replaced whole."""
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())

@@ -1,0 +1,170 @@
+"""ROAD, SaCo, monotonicity, sparseness and complexity: against Quantus on the same maps, and slow float64 versions."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import quantus
+import torch
+from quantus.functions.perturb_func import noisy_linear_imputation
+from torch import Tensor, nn
+
+from scs_eval.analyses.attribution.attribute import attribute
+from scs_eval.analyses.attribution.metrics import entropy, gini
+from scs_eval.analyses.faithfulness import faithfulness
+from scs_eval.analyses.faithfulness.pixel_curves import counts_of, ranks_of, replacement_curve, rising_share
+from scs_eval.analyses.faithfulness.road import SHARES, imputed, road
+from scs_eval.analyses.faithfulness.saco import coefficient, saco
+
+GREY = torch.rand(6, 1, 12, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+MAPS = torch.randn(6, 12, 12, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+class Grey(nn.Module):
+    """Three classes of grey images (N, 1, H, W): so that a pixel is one feature, as Quantus counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(4)
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1), nn.Tanh(), nn.Flatten(), nn.Linear(576, 3)
+        ).double()  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 4 * self.layers(x.double())
+
+
+@pytest.fixture
+def case() -> tuple[nn.Module, Tensor]:
+    model = Grey().eval()
+    with torch.no_grad():
+        return model, model(GREY).argmax(1)
+
+
+def arguments(model: nn.Module, targets: Tensor) -> dict[str, object]:
+    """What Quantus asks for."""
+    return {
+        "model": model, "x_batch": GREY.numpy(), "y_batch": targets.numpy(), "a_batch": MAPS[:, None].numpy().copy(),
+        "channel_first": True, "device": "cpu",
+    }  # fmt: skip
+
+
+OPTIONS = {"abs": False, "normalise": False, "disable_warnings": True}
+
+
+def test_imputation_is_quantus() -> None:
+    draw = np.random.default_rng(0)
+    for share in (0.1, 0.5, 0.95):
+        image, removed = draw.random((3, 9, 7)), draw.random((9, 7)) < share
+        wanted = noisy_linear_imputation(image, np.flatnonzero(removed), noise=0.0)
+        np.testing.assert_allclose(imputed(image, removed, noise=0.0, draw=draw), wanted, rtol=1e-9)  # two solvers
+    np.testing.assert_array_equal(imputed(image, np.zeros((9, 7), dtype=bool), noise=1.0, draw=draw), image)
+
+
+def test_imputed_pixels_are_the_means_of_their_neighbours_with_noise() -> None:
+    draw, removed = np.random.default_rng(0), np.zeros((40, 40), dtype=bool)
+    removed[1::2, 1::2] = True
+    image = draw.random((3, 40, 40))
+    plain, noisy = (imputed(image, removed, noise=noise, draw=draw) for noise in (0.0, 0.01))
+    beside = image[:, 2, 3] + image[:, 4, 3] + image[:, 3, 2] + image[:, 3, 4]
+    across = image[:, 2, 2] + image[:, 2, 4] + image[:, 4, 2] + image[:, 4, 4]
+    np.testing.assert_allclose(plain[:, 3, 3], beside / 6 + across / 12)
+    assert (noisy - plain)[:, removed].std() == pytest.approx(0.01, rel=0.1)  # 1,200 draws: 2 % standard error
+    np.testing.assert_array_equal(noisy[:, ~removed], image[:, ~removed])
+
+
+def test_road_is_quantus(case: tuple[nn.Module, Tensor]) -> None:
+    model, targets = case
+    percentages = [int(100 * share) for share in SHARES]
+    metric = quantus.ROAD(percentages=percentages, noise=0.0, **OPTIONS)
+    wanted = metric(**arguments(model, targets), softmax=False)
+    found = road(model, GREY, targets, ranks_of(MAPS, seed=0), noise=0.0).double().mean(0)
+    assert dict(zip(percentages, found.tolist(), strict=True)) == pytest.approx(wanted)
+    assert 0 < found.mean() < 1  # else everything would agree
+
+
+def put_back(arr: np.ndarray, indices: np.ndarray, **_: object) -> np.ndarray:
+    """The image's own pixels. Quantus 0.6 puts the baseline on the baseline, so that its steps change nothing."""
+    filled = arr.copy()
+    np.put_along_axis(filled, indices, np.take_along_axis(GREY.flatten(1).numpy(), indices, 1), 1)
+    return filled
+
+
+def linear() -> nn.Module:
+    """Every pixel speaks for the first class: more of them can only make it likelier."""
+    network = Grey().eval()
+    network.layers = nn.Sequential(nn.Flatten(), nn.Linear(144, 3, bias=False)).double()
+    network.layers[1].weight.data = torch.stack([torch.linspace(0.01, 0.1, 144), *torch.zeros(2, 144)]).double()
+    return network
+
+
+def test_monotonicity_is_quantus(case: tuple[nn.Module, Tensor]) -> None:
+    """Its own answer is whether every step rises."""
+    shares = []
+    for network, targets in (case, (linear(), torch.zeros(6, dtype=torch.long))):
+        ranks = 143 - ranks_of(MAPS, seed=0)
+        curve = replacement_curve(network, torch.zeros_like(GREY), GREY, targets, ranks, counts=counts_of(144, 18))
+        metric = quantus.Monotonicity(features_in_step=8, perturb_func=put_back, perturb_baseline=0.0, **OPTIONS)
+        shares.append(rising_share(curve.numpy()))
+        assert (shares[-1] == 1).tolist() == metric(**arguments(network, targets), softmax=True)
+        by_hand = [np.mean([b >= a for a, b in pairwise(row[1:])]) for row in curve.numpy()]
+        np.testing.assert_allclose(shares[-1], by_hand)
+    assert (shares[0] < 1).all()
+    assert (shares[1] == 1).all()
+
+
+def test_sparseness_and_complexity_are_quantus(case: tuple[nn.Module, Tensor]) -> None:
+    model, targets = case
+    given = arguments(model, targets) | {"a_batch": MAPS.abs()[:, None].numpy().copy()}
+    sparse = quantus.Sparseness(**OPTIONS)(**given)
+    np.testing.assert_allclose(gini(MAPS.abs().numpy()), sparse, rtol=1e-5)  # Quantus adds 1e-7 to every pixel
+    given = arguments(model, targets) | {"a_batch": MAPS.abs()[:, None].numpy().copy()}
+    complex_ = quantus.Complexity(**OPTIONS)(**given)
+    np.testing.assert_allclose(entropy(MAPS.abs().numpy()) * np.log(144), complex_, rtol=1e-8)  # and 1e-12 in the log
+
+
+def test_saco_by_the_papers_algorithm(case: tuple[nn.Module, Tensor]) -> None:
+    """Algorithm 1 of Wu et al. 2024, step by step."""
+    model, targets = case
+    found = saco(model, GREY, targets, MAPS, ranks_of(MAPS, seed=0), groups=9)
+    for number in range(6):
+        image, salience = GREY[number].clone(), MAPS[number].flatten()
+        order = salience.argsort(descending=True)
+        parts, sums = [], []
+        with torch.no_grad():
+            before = model(image[None]).softmax(1)[0, targets[number]]
+            for group in order.split(16):
+                without = image.clone().view(1, -1)
+                without[:, group] = image.mean()
+                parts.append((before - model(without.view(1, 1, 12, 12)).softmax(1)[0, targets[number]]).item())
+                sums.append(salience[group].sum().item())
+        score = total = 0.0
+        for i in range(8):
+            for j in range(i + 1, 9):
+                weight = sums[i] - sums[j] if parts[i] >= parts[j] else -(sums[i] - sums[j])
+                score, total = score + weight, total + abs(weight)
+        assert found[number] == pytest.approx(score / total, rel=1e-9)
+
+
+def test_saco_at_its_ends() -> None:
+    salience, falls = np.array([[3.0, 2, 1]]), np.array([[0.5, 0.3, 0.1]])
+    assert coefficient(salience, falls) == 1
+    assert coefficient(salience, falls[:, ::-1]) == -1
+    assert np.isnan(coefficient(np.ones((1, 3)), falls))
+
+
+def test_the_result_has_them_all() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 4)).eval()
+    images = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    result = faithfulness(model, images, classes="abcd", method="grad", steps=4, samples=5)
+    table = result.more_table()
+    assert set(table["metric"]) == {"road", "saco", "monotonicity", "sparseness", "complexity"}
+    assert set(table["method"]) == {"grad", "random", "edges"}
+    assert "metrics" in result.tables()
+    assert {"ROAD ↓", "SaCo ↑"} <= set(result.summary())
+    maps = attribute(model, images, torch.from_numpy(result.targets), method="grad").sum(1).abs().numpy()
+    row = table[(table["method"] == "grad") & (table["metric"] == "sparseness")].iloc[0]
+    assert row["mean"] == pytest.approx(gini(maps).mean(), rel=1e-5)  # maps are kept in fp32
+    names = ("road", "saco", "monotonicity", "sparseness", "complexity")
+    assert set(names) <= set(result.tables()["images"])
