@@ -1,53 +1,105 @@
-"""How work tells what it has done, and a bar on stderr with the time left, if somebody is watching."""
+"""How work tells what it has done: a bar with the time left on a terminal, elsewhere a line now and then."""
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any
+from typing import TextIO
 
 Progress = Callable[[int], None]  # called with how many more are done; what is counted, the function says
 WHOLE = 100  # per cent
+FIRST_LINE, EVERY_LINE = 5.0, 30.0  # seconds: a log should show soon that work goes on, and not be full of it
 
 
 class Advance:
-    """Called with how much more is done, and optionally the name of what is being worked on."""
-
-    def __init__(self, bar: Any = None) -> None:
-        self._bar = bar
+    """Called with how much more is done, and optionally the name of what is being worked on. This one is silent."""
 
     def __call__(self, count: int, item: object = None) -> None:
-        """Move the bar on."""
-        if self._bar is not None:
-            self._bar.update(count, item)
+        """So much more is done."""
 
-    def resume(self, count: int, seconds: float) -> None:
-        """So much was done before, in so many seconds: the bar goes on as if it had seen that, and so does its pace."""
-        if self._bar is not None:
-            self._bar.start -= seconds
-            self._bar.update(count)
+    def resume(self, count: int) -> None:
+        """So much was done before, by a run that was interrupted."""
 
 
 @contextmanager
 def progress(label: str, length: int) -> Iterator[Advance]:
-    """Something to call with how much more is done."""
-    if not sys.stderr.isatty():
-        yield Advance()
-        return
-    import click
+    """Something to call with how much more is done of `length`; it shows on stderr."""
+    from scs_eval.errors import printable
+
+    with _bar(printable(label), length) if sys.stderr.isatty() else _lines(printable(label), length) as advance:
+        yield advance
+
+
+@contextmanager
+def _bar(label: str, length: int) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
 
     from scs_eval.errors import printable
 
-    bar = click.progressbar(
-        length=length,
-        label=printable(label),
-        file=sys.stderr,
-        show_pos=True,
-        item_show_func=lambda item: item and printable(str(item)),
-    )
-    with bar:
-        bar.render_progress()
-        yield Advance(bar)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True), TextColumn("{task.fields[item]}"),
+    )  # fmt: skip
+    with RichProgress(*columns, console=Console(file=sys.stderr)) as bar:
+        task = bar.add_task(escape(label), total=length, item="")
+
+        class Bar(Advance):
+            def __call__(self, count: int, item: object = None) -> None:
+                shown = {} if item is None else {"item": escape(printable(str(item)))}
+                bar.update(task, advance=count, **shown)
+
+            def resume(self, count: int) -> None:
+                done = bar.tasks[task].completed
+                bar.reset(task, completed=int(done) + count)  # the time left is at the pace of what follows
+
+        yield Bar()
+
+
+class _Lines(Advance):
+    """Counts; `describe` is the line for a log."""
+
+    def __init__(self, label: str, length: int) -> None:
+        self.label, self.length, self.done, self.resumed, self.start = label, length, 0, 0, time.monotonic()
+
+    def __call__(self, count: int, item: object = None) -> None:
+        self.done += count
+
+    def resume(self, count: int) -> None:
+        self.done, self.resumed, self.start = self.done + count, self.done + count, time.monotonic()
+
+    def describe(self) -> str:
+        """How much is done, and how long the rest takes at the pace so far."""
+        passed, new = time.monotonic() - self.start, self.done - self.resumed
+        left = f", about {passed / new * (self.length - self.done):,.0f} s left" if new else ""
+        return f"{self.label}: {self.done:,} of {self.length:,}{left}"
+
+
+@contextmanager
+def _lines(label: str, length: int) -> Iterator[Advance]:
+    """A line by a thread of its own, since a single step may take longer than a reader waits."""
+    lines, over = _Lines(label, length), threading.Event()
+    teller = threading.Thread(target=_tell, args=(lines, over, sys.stderr), daemon=True)
+    teller.start()
+    try:
+        yield lines
+    finally:
+        over.set()
+        teller.join()
+
+
+def _tell(lines: _Lines, over: threading.Event, file: TextIO) -> None:
+    wait = FIRST_LINE
+    while not over.wait(wait):
+        try:
+            print(lines.describe(), file=file, flush=True)
+        except (OSError, ValueError):  # closed: nobody reads
+            return
+        wait = EVERY_LINE
 
 
 class CostProgress:

@@ -45,7 +45,7 @@ def localisation(
     predictions: (N,) the model's classes of the single images, if they are known: the result then says how many are
         right, of all and of those in the mosaics.
     checkpoint: file that an interrupted run goes on from. progress: called with how many more mosaics are done; if it
-        has a method `resume(count, seconds)`, that one is told what an interrupted run had done.
+        has a method `resume(count)`, that one is told what an interrupted run had done.
     """
     from torch import inference_mode
 

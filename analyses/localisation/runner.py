@@ -128,7 +128,7 @@ class LocalisationRun:
         """Scores of all mosaics, the first few's smoothed maps, and the seconds it took."""
         store = None if checkpoint is None else Checkpoint(checkpoint, self._key())
         state = RunState(store, store.load() if store else {})
-        _tell_resumed(progress, state.count, state.seconds)
+        _tell_resumed(progress, state.count)
         start, batch_size = state.count, self._batch_size()
 
         def work(part: slice) -> Arrays:
@@ -225,10 +225,10 @@ def _scorer(options: LocalisationOptions, method: str, *, size: int, side: int) 
     return Scorer.of(side=side, size=size, smooth=smooth, top=options.top, published=options.protocol == BCOS_V2)
 
 
-def _tell_resumed(progress: Progress | None, count: int, seconds: float) -> None:
+def _tell_resumed(progress: Progress | None, count: int) -> None:
     """What an interrupted run had done; a plain callable hears of it as of any other mosaics."""
     if callable(resume := getattr(progress, "resume", None)):
-        resume(count, seconds)
+        resume(count)
     elif progress is not None:
         progress(count)
 

@@ -1,12 +1,10 @@
 """`scs-eval localisation`: which grids it plays, what it writes, resumes and refuses, and what it says."""
 
-import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
 import numpy as np
 import pandas as pd
 import pytest
@@ -115,8 +113,8 @@ class Watcher(Advance):
             if self.label == "localisation" and len(self.steps()) > self.stop:
                 raise KeyboardInterrupt
 
-    def resume(self, count: int, seconds: float) -> None:
-        self.told.append(("resumed", count, seconds > 0))
+    def resume(self, count: int) -> None:
+        self.told.append(("resumed", count))
 
     def steps(self) -> list[int]:
         """How long the game's bar is, and its steps."""
@@ -135,22 +133,11 @@ def test_interrupted_commands_go_on(few_images: ImageData, monkeypatch: pytest.M
     monkeypatch.setattr(cli, "progress", watcher.bar)
     assert run(*asked, "--out", "again")[1] is None
     assert watcher.told[:2] == [("predictions", 60), ("predictions", 60)]
-    assert ("resumed", 1, True) in watcher.told
+    assert ("resumed", 1) in watcher.told
     assert watcher.steps() == [3, 1, 1]  # of three, two are left
     whole, again = (pd.read_csv(f"{folder}/scores.csv") for folder in ("whole", "again"))
     pd.testing.assert_frame_equal(whole, again)
     assert not Path(".again.partial").exists()
-
-
-def test_time_left_after_a_resumption() -> None:
-    """Four of ten in 40 s before, and one more in no time: 8 s each, and five are left."""
-    bar = click.progressbar(length=10, file=io.StringIO())
-    advance = Advance(bar)
-    advance.resume(4, 40)
-    bar.last_eta -= 2  # a bar estimates once in a second
-    advance(1)
-    assert bar.pos == 5
-    assert bar.eta == pytest.approx(40, abs=1)
 
 
 def test_a_job_that_fails_loses_no_other(few_images: ImageData, monkeypatch: pytest.MonkeyPatch) -> None:
