@@ -50,8 +50,9 @@ def _bar(label: str, length: int) -> Iterator[Advance]:
 
         class Bar(Advance):
             def __call__(self, count: int, item: object = None) -> None:
-                shown = {} if item is None else {"item": escape(printable(str(item)))}
-                bar.update(task, advance=count, **shown)
+                if item is not None:
+                    bar.update(task, item=escape(printable(str(item))))
+                bar.advance(task, count)
 
             def resume(self, count: int) -> None:
                 done = bar.tasks[task].completed

@@ -13,7 +13,7 @@ ALLOWED = {
     "data": {"data", "errors"},
     "reference": {"reference", "errors"},
     "report": {"report", "analyses", "models", "reference", "files", "errors"},
-    "training": {"training", "models", "data", "files", "errors"},
+    "training": {"training", "models", "data", "devices", "files", "errors"},
     "benchmarks": {"benchmarks", "analyses", "training", "models", "data", "ranges", "errors"},
 }
 # analyses/ is a house: a folder may import those of lower floors. What is not named here is a room, on the third.

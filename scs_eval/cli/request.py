@@ -1,20 +1,18 @@
 """What every analysis is asked for, as one object: models, images, device, seed, and where the result goes."""
 
 import os
-import re
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from scs_eval.cli.params import COUNT, MODEL, SEED, complete_source, options_from, source_options
-from scs_eval.errors import InputError, printable
+from scs_eval.cli.data_request import ALL_IMAGES, DataRequest, data_settings
+from scs_eval.cli.output import finish, folder_name, out_option, say
+from scs_eval.cli.params import MODEL, SEED, options_from, source_options
 from scs_eval.models.loading.sources import UNTRAINED, ModelSource, NamedModel, parse_sources
 
 if TYPE_CHECKING:
@@ -22,62 +20,6 @@ if TYPE_CHECKING:
     from scs_eval.data import ImageData
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-EVALUATED = {224: 256}  # pixels of the network: to what the B-cos paper (C.1.2) and torchvision scale the shorter side
-LONGEST = 120  # characters of a folder that is named after models
-ALL_IMAGES = "Take this many images, evenly over the classes.  [default: all]"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataRequest:
-    """Which images, and how they are read; the options of the command line are made from it."""
-
-    source: Annotated[
-        str,
-        "Images: sample (bundled), cifar10, or a folder of class folders.",
-        {"flag": "--data", "shell_complete": complete_source},
-    ] = "sample"
-    data_dir: Annotated[
-        str | None, "Folder to look for cifar10 in, before $SCS_EVAL_DATA and the user cache.", {"type": click.Path()}
-    ] = None
-    n: Annotated[int | None, ALL_IMAGES, {"flag": "-n", "type": COUNT}] = None
-    skip_bad: Annotated[bool, "Leave out unreadable images of a folder and say how many."] = False
-    size: Annotated[
-        int | None,
-        "Scale images to SIZE × SIZE pixels.  [default: what the model was made for, else as they are]",
-        {"type": COUNT},
-    ] = None
-    resize: Annotated[
-        int | None,
-        "Of a folder: shorter side before the centre is cut out.  [default: 256 for 224 pixels]",
-        {"type": COUNT},
-    ] = None
-
-    def read(self, *, n: int | None, seed: int, size: int | None = None, num_classes: int | None = None) -> "ImageData":
-        """n images in the order of the source; a warning becomes one line on stderr.
-
-        size: of a model's images, which --size overrules. num_classes: of the models, which only a folder asks.
-        """
-        from scs_eval.data import load_data
-        from scs_eval.data.load import NAMES
-
-        side = self.size or size
-        folder: dict[str, Any] = {}
-        if self.source not in NAMES:
-            folder = {"resize": self.resize or EVALUATED.get(side or 0), "num_classes": num_classes}
-        with warnings.catch_warnings():  # restores showwarning, too
-            warnings.showwarning = lambda message, *_: say(f"Warning: {message}", err=True)
-            return load_data(
-                self.source, data_dir=self.data_dir, n=n, seed=seed, skip_bad=self.skip_bad, size=side, **folder
-            )
-
-    def read_some(self, *, default_n: int, **options: Any) -> "ImageData":
-        """n images, or `default_n`; without n all of a source that has fewer."""
-        try:
-            return self.read(n=self.n or default_n, **options)
-        except InputError:
-            if self.n is not None:
-                raise
-            return self.read(n=None, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +52,7 @@ class Request:
 
         All of them first: a misspelt name should not cost the work before it.
         """
+        from scs_eval.devices import choose_device
         from scs_eval.report.folder import check_target
 
         check_target(self.out)
@@ -234,9 +177,6 @@ def request_options(
 
 
 EVERY_SEED = "*@*"  # every trained model, with every seed
-out_option = click.option(
-    "--out", type=click.Path(path_type=Path), help="Where the result goes.  [default: results/<analysis>/<model>]"
-)
 device_option = click.option(
     "--device", default="auto", show_default=True, help="Where to compute: cpu, cuda, cuda:1, mps; auto takes a GPU."
 )
@@ -253,90 +193,3 @@ def shared_work() -> Iterator[None]:
             return
         with Path(os.devnull).open("w") as nothing, redirect_stdout(nothing), redirect_stderr(nothing):
             yield
-
-
-def choose_device(name: str) -> str:
-    """The device, if this machine has it; for auto a GPU, else the CPU.
-
-    Of several processes on a machine, auto and cuda give each a GPU of its own as far as there are any.
-    """
-    import torch
-
-    mps = torch.backends.mps.is_available()
-    if name in ("auto", "cuda") and torch.cuda.is_available():
-        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-        return f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}" if several else "cuda"
-    if name == "auto":
-        return "mps" if mps else "cpu"
-    there = ["cpu", *(["mps"] if mps else []), *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-    if name not in there:
-        raise InputError(f"expected a device of this machine ({', '.join(there)}), got {name!r}")
-    return name
-
-
-def checked_out(out: Path | None, *, analysis: str, names: Sequence[str]) -> Path:
-    """Where a command without models writes: --out, or results/<analysis>/<what was asked for>."""
-    from scs_eval.report.folder import check_target
-
-    chosen = out or Path("results", analysis, folder_name(names))
-    check_target(chosen)
-    return chosen
-
-
-def folder_name(names: Sequence[str]) -> str:
-    """What was asked for as the name of a folder: a path's or pattern's special characters become dashes."""
-    parts = (re.sub(r"[^\w.=]+", "-", name).strip("-.") for name in names)
-    return "+".join(part for part in parts if part)[:LONGEST] or "all"
-
-
-def data_settings(data: "ImageData", *, seed: int) -> dict[str, Any]:
-    """What a result depends on in its images: where from, how many, which, and the seed that chose them."""
-    from scs_eval.report.provenance import fingerprint
-
-    return {"data": data.source, "n": len(data), "indices_sha256": fingerprint(data.indices), "seed": seed}
-
-
-def command_words() -> list[str]:
-    """The command as it was typed, for run.json."""
-    return ["scs-eval", *sys.argv[1:]]
-
-
-def finish(result: "Result", out: Path) -> None:
-    """Write the result; print its summary and, last, where it is."""
-    from scs_eval.analyses.core.parallel import barrier
-    from scs_eval.report.folder import available_target
-    from scs_eval.report.markdown import markdown
-    from scs_eval.report.write import FigureError, write_result
-
-    failures: list[str] = []
-    path = write_result(result, available_target(out), command=command_words(), failures=failures)
-    click.echo(markdown(result.summary()))
-    click.echo(path)
-    barrier()  # what is written now makes unfinished work superfluous
-    if failures:
-        raise FigureError("; ".join(failures))
-
-
-def say(message: object, *, err: bool = False) -> None:
-    """One line; of several processes that torchrun started, only the first prints it."""
-    if os.environ.get("RANK", "0") == "0":
-        click.echo(printable(str(message)), err=err)
-
-
-def report_left_out(results: Sequence[object], reasons: Sequence[str]) -> None:
-    """A line on stderr for each; if there is no result at all, they are why."""
-    if not results:
-        raise InputError("; ".join(reasons))
-    for reason in reasons:
-        say(f"Left out: {' '.join(reason.split())}", err=True)
-
-
-def targets_of(data: "ImageData", target: str) -> Any:
-    """The class to explain for each image, by name or the label; None for the predicted one."""
-    import torch
-
-    from scs_eval.analyses.saliency import class_position
-
-    if target == "predicted":
-        return None
-    return data.labels if target == "label" else torch.full_like(data.labels, class_position(target, data.classes))

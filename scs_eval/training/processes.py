@@ -11,7 +11,7 @@ from types import FrameType
 import torch
 from torch import Tensor, distributed
 
-from scs_eval.errors import InputError
+from scs_eval.devices import choose_device
 
 
 @dataclass(frozen=True)
@@ -50,25 +50,10 @@ class World:
         return indices[self.rank :: self.size]
 
 
-def choose_device(request: str) -> torch.device:
-    """`auto` is CUDA, then MPS, then the CPU; anything else is what torch calls a device."""
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    if request == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda", local)
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(request)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {request!r} cannot be used: {str(error).splitlines()[0]}") from error
-    return torch.device("cuda", local) if request == "cuda" else device
-
-
 @contextmanager
 def join_world(device_request: str) -> Iterator[World]:
     """Join the processes that torchrun started (NCCL on GPUs, gloo on CPUs), and leave them at the end."""
-    device = choose_device(device_request)
+    device = torch.device(choose_device(device_request))
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield World(rank=0, size=1, device=device)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult, Known, accuracy
 from scs_eval.analyses.core.model_state import evaluating
 from scs_eval.cli.commands.accuracy import command
-from scs_eval.cli.request import folder_name
+from scs_eval.cli.output import folder_name
 from scs_eval.data import ImageData
 from scs_eval.errors import InputError
 from scs_eval.models.loading.load import Loaded
@@ -292,7 +292,7 @@ def zoo(monkeypatch: pytest.MonkeyPatch) -> None:
     data = ImageData(IMAGES, LABELS, CLASSES, torch.tensor([5, 6, 7, 8, 9]), "sample")
     monkeypatch.setattr("scs_eval.models.loading.load.weights_index", lambda: index)
     monkeypatch.setattr("scs_eval.models.loading.load.open_source", open_source)
-    monkeypatch.setattr("scs_eval.cli.request.DataRequest.read", lambda request, **options: data)
+    monkeypatch.setattr("scs_eval.cli.data_request.DataRequest.read", lambda request, **options: data)
 
 
 def labels(*asked: str) -> list[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scs_eval.cli.request import DataRequest
+from scs_eval.cli.data_request import DataRequest
 from scs_eval.data import ImageData, load_data
 
 

@@ -15,7 +15,7 @@ from few_images import use_few_images
 from scs_eval.analyses.localisation import localisation
 from scs_eval.analyses.localisation.result import LocalisationResult
 from scs_eval.cli.commands import localisation as cli
-from scs_eval.cli.request import DataRequest
+from scs_eval.cli.data_request import DataRequest
 from scs_eval.data import ImageData
 from scs_eval.errors import InputError
 from scs_eval.models.loading import load, sources

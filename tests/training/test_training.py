@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, OneCycleLR, SequentialLR
 from torchvision.transforms.v2 import functional as TF
 
+from scs_eval.devices import choose_device
 from scs_eval.errors import InputError
 from scs_eval.files import write_atomically
 from scs_eval.models.layers import SCS2d
@@ -29,7 +30,7 @@ from scs_eval.training.divergence import DivergenceMonitor
 from scs_eval.training.init_from import initialise_from
 from scs_eval.training.metrics import count_correct, evaluate, evaluation_loss, training_loss
 from scs_eval.training.optimisation import clip_adaptively, decay_per_update, make_optimizer, make_schedule
-from scs_eval.training.processes import World, choose_device, stop_on_signal
+from scs_eval.training.processes import World, stop_on_signal
 from scs_eval.training.progress import report_progress
 from scs_eval.training.recipe import RECIPES, Recipe, default_recipe, make_recipe
 from scs_eval.training.records import Table, describe, find_layers
@@ -506,9 +507,9 @@ def test_signals_are_noted_once_and_handlers_restored():
 
 
 def test_an_unusable_device_is_named():
-    assert choose_device("cpu") == CPU
+    assert choose_device("cpu") == "cpu"
     for request in ("gpu", "cuda:99"):
-        with pytest.raises(InputError, match=f"device '{request}' cannot be used"):
+        with pytest.raises(InputError, match=f"expected a device of this machine .cpu.*, got '{request}'"):
             choose_device(request)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from scs_eval.cli.output import checked_out, finish, out_option
 from scs_eval.cli.params import COUNT
-from scs_eval.cli.request import checked_out, finish, out_option
 
 SUITES = ("layers", "loading", "attacks", "strength", "explanations", "startup")
 BUSY = 0.5  # processes beside ours from which timings are not to be trusted

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from scs_eval.analyses.catalogue import compared
+from scs_eval.cli.data_request import data_settings
+from scs_eval.cli.output import command_words, say
 from scs_eval.cli.params import EPS, Radii, Whole, options_from
-from scs_eval.cli.request import Request, Session, command_words, data_settings, request_options, say
+from scs_eval.cli.request import Request, Session, request_options
 from scs_eval.errors import InputError
 from scs_eval.progress import CostProgress, progress
 

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
+from scs_eval.cli.data_request import targets_of
+from scs_eval.cli.output import say
 from scs_eval.cli.params import INDICES, options_from
-from scs_eval.cli.request import Request, Session, request_options, say, targets_of
+from scs_eval.cli.request import Request, Session, request_options
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from scs_eval.cli.output import say
 from scs_eval.cli.params import NUMBER, SEED, one_model, source_options
-from scs_eval.cli.request import say
 from scs_eval.errors import InputError
 from scs_eval.files import replacing_file
 from scs_eval.models.conversion.target import LAYERS

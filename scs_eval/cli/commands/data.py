@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scs_eval.cli.data_request import DataRequest
 from scs_eval.cli.params import SEED, complete_source, options_from
-from scs_eval.cli.request import DataRequest
 
 if TYPE_CHECKING:
     from scs_eval.data import ImageData

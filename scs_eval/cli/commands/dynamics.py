@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from scs_eval.cli.request import checked_out, finish, out_option
+from scs_eval.cli.output import checked_out, finish, out_option
 
 
 @click.command()

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 
+from scs_eval.cli.data_request import targets_of
+from scs_eval.cli.output import report_left_out
 from scs_eval.cli.params import CHEAP_N, COSTLY_N, choose_methods, images_for, options_from
-from scs_eval.cli.request import Request, Session, report_left_out, request_options, targets_of
+from scs_eval.cli.request import Request, Session, request_options
 from scs_eval.errors import NotApplicableError
 from scs_eval.progress import progress
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scs_eval.analyses.localisation.options import BCOS_V2, COUNT, LocalisationOptions, MosaicOptions
+from scs_eval.cli.output import folder_name, report_left_out, say
 from scs_eval.cli.params import COUNT as AT_LEAST_ONE
 from scs_eval.cli.params import choose_methods, options_from
-from scs_eval.cli.request import Request, Session, folder_name, report_left_out, request_options, say
+from scs_eval.cli.request import Request, Session, request_options
 from scs_eval.errors import InputError, NotApplicableError
 from scs_eval.progress import Advance, progress
 

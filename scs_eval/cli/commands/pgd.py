@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
+from scs_eval.cli.output import folder_name, say
 from scs_eval.cli.params import COUNT, EPS, Radii, options_from
-from scs_eval.cli.request import Request, Session, folder_name, request_options, say
+from scs_eval.cli.request import Request, Session, request_options
 from scs_eval.errors import InputError
 from scs_eval.progress import Advance, progress
 

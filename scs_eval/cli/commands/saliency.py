@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from scs_eval.cli.output import report_left_out, say
 from scs_eval.cli.params import CHEAP_N, COSTLY_N, COUNT, INDICES, choose_methods, images_for, options_from
-from scs_eval.cli.request import Request, Session, report_left_out, request_options, say
+from scs_eval.cli.request import Request, Session, request_options
 from scs_eval.errors import InputError, NotApplicableError, did_you_mean
 from scs_eval.progress import progress
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from scs_eval.cli.output import say
 from scs_eval.cli.params import one_model, training_options
-from scs_eval.cli.request import say
 from scs_eval.errors import InputError
 from scs_eval.training.job import plan_job
 

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from scs_eval.cli.commands import _collect as collect
+from scs_eval.cli.output import say
 from scs_eval.cli.params import SEED, one_model, training_options
-from scs_eval.cli.request import say
 from scs_eval.errors import InputError, shortened
 from scs_eval.training.job import Job, plan_job
 from scs_eval.training.run_directory import RunDirectory, read_run
