@@ -20,7 +20,7 @@ from scs_eval.training.recipe import RECIPES, Recipe
 from scs_eval.training.run_directory import RunDirectory, read_run
 
 FAST = RECIPES["fast"]
-NETWORKS = "rohrer100k_conv", "rohrer100k_scs", "rohrer100k_ssdp"
+NETWORKS = "rohrer100k_conv", "rohrer100k_scs", "rohrer100k_ssdp", "rohrer100k_cos", "rohrer100k_bcos"
 OPTIMISER = "optimizer", "lr", "kernel_lr", "momentum", "weight_decay"
 TABLE = "recipe_ablation.csv"
 # Each part switched off, or on where the recipe does without it.

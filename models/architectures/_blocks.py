@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from scs_eval.models.layers import BcosConv2d, CosineSim2d, MaxAbsPool2d, SCS2d, SharpenedSDP2d
 from scs_eval.models.layers.kernels.autograd import replaceable
 from scs_eval.models.layers.pooling import Pool
+from scs_eval.models.layers.scs import Q
 from scs_eval.models.zoo.names import Variant
 
 POOLS: dict[str, type[nn.MaxPool2d] | type[MaxAbsPool2d]] = {"maxpool": nn.MaxPool2d, "maxabspool": MaxAbsPool2d}
@@ -32,11 +33,11 @@ def convolution(
     """
     shape = (inputs, outputs, kernel, stride, padding, 1, groups)
     if variant.layer == "scs":
-        return _named(SCS2d(*shape, p=variant.p, relu=relu, pool=pool))
+        return _named(SCS2d(*shape, p=variant.p, q=variant.q or Q, relu=relu, pool=pool))
     if variant.layer == "ssdp":
         return _named(SharpenedSDP2d(*shape, p=variant.p, relu=relu, pool=pool))
     if variant.layer == "cos":
-        return _named(CosineSim2d(*shape, relu=relu, pool=pool))
+        return _named(CosineSim2d(*shape, q=variant.q or Q, relu=relu, pool=pool))
     layer = BcosConv2d(*shape, b=variant.b or 2.0) if variant.layer == "bcos" else nn.Conv2d(*shape, bias=False)
     return _named(layer, pool, nn.ReLU() if relu else None)
 

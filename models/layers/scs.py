@@ -15,6 +15,7 @@ from scs_eval.models.layers.pooling import MaxAbsPool2d, Pool
 
 Size = int | tuple[int, int]
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
+Q = 1e-3  # at the start, as in the newest of Rohrer's layers; older ones began with 0.37
 
 
 class SharpenedSDP2d(nn.Conv2d):
@@ -102,7 +103,7 @@ class SCS2d(SharpenedSDP2d):
         padding_mode: PaddingMode = "zeros",
         *,
         p: float | None = None,
-        q: float = 1e-3,
+        q: float = Q,
         w_max: float = 1.0,
         relu: bool = False,
         pool: Pool | None = None,

@@ -1,8 +1,8 @@
 """The grammar of model names: `<architecture>_<layer>[_<option>…]`, without importing torch.
 
-Options come in one order (activation, pooling, norm, units, width, p, b), and one that equals the default of its layer
+Options come in one order (activation, pooling, norm, units, width, p, q, b), and one that equals the default of its layer
 is left out: `rohrer100k_scs_linear_maxabspool` is `rohrer100k_scs`. `p=…` fixes the exponent of a sharpened layer,
-`b=…` is the B of a B-cos layer, `w=…` a width factor; any number may be asked for, the listed names carry the papers'.
+`q=…` is the q that an SCS layer starts with, `b=…` the B of a B-cos layer, `w=…` a width factor; any number may be asked for, the listed names carry the papers'.
 
 `NAME@3` is the network trained with seed 3 and `NAME` alone the one with seed 0.
 """
@@ -27,12 +27,14 @@ class Variant:
     units: str | None = None
     width: float | None = None
     p: float | None = None
+    q: float | None = None
     b: float | None = None
 
 
 WORDS = ("activation", "pooling", "norm", "units")
-NUMBERS = {"w": "width", "p": "p", "b": "b"}
-LIMITS = {"w": (0.01, 16.0), "p": (0.1, 100.0), "b": (1.0, 10.0)}
+NUMBERS = {"w": "width", "p": "p", "q": "q", "b": "b"}
+OPTIONAL = {"p": ("scs", "ssdp"), "q": ("scs", "cos")}  # layers of which a number may be said that has no default
+LIMITS = {"w": (0.01, 16.0), "p": (0.1, 100.0), "q": (1e-6, 10.0), "b": (1.0, 10.0)}
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def _read(name: str, tokens: list[str], variant: Variant, words: dict[str, tuple
 
 
 def _has_number(variant: Variant, option: str) -> bool:
-    return getattr(variant, option) is not None or (option == "p" and variant.layer in ("scs", "ssdp"))
+    return getattr(variant, option) is not None or variant.layer in OPTIONAL.get(option, ())
 
 
 def _number(name: str, token: str, text: str, low: float, high: float) -> float:

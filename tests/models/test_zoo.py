@@ -116,6 +116,7 @@ def test_what_a_name_stands_for():
     ssdp = create_model("rohrer100k_ssdp_relu_maxpool")
     assert all(type(m.pool) is nn.MaxPool2d and m.relu for m in ssdp.modules() if isinstance(m, SharpenedSDP2d))
     assert create_model("rohrer100k_scs_p=2.5").stages[0].layer.fixed_p == 2.5
+    assert create_model("rohrer25k_scs_q=0.37").stages[3].layer.log_q.exp().item() == pytest.approx(0.37)
     assert create_model("rohrer100k_bcos_b=1.5").stages[1].layer.b == 1.5
     assert create_model("bcos_cnn9_w=0.5").layers[7].out_channels == 2 * 128  # MaxOut doubles the kernels
 
@@ -143,6 +144,7 @@ def test_defaults_may_be_spelled_out(spelled, canonical):
         ("something else entirely!", "scs-eval models"),
         ("rohrer100k_scs_bn", "unknown option 'bn'"),
         ("rohrer100k_conv_p=2", "unknown option 'p=2'"),
+        ("rohrer100k_ssdp_q=0.37", "unknown option 'q=0.37'"),
         ("rohrer100k_scs_p=-1", "from 0.1 to 100"),
         ("rohrer100k_scs_p=x", "from 0.1 to 100"),
         ("bcos_cnn9_b=0.5", "from 1 to 10"),
