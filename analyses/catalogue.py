@@ -119,6 +119,16 @@ for _entry in (
         curve="Right answers on clean images.",
     ),
     Analysis(
+        "calibration", "Calibration", "Is the model right as often as it says?",
+        command="Measure whether each model is right as often as it says.", function="calibration",
+        run=f"{ROOMS}.calibration.task:run", size=1000, needs=("labels",),
+        metrics=(
+            Headline("brier", "Brier score", lambda result: result.brier[0], LOWER),
+            Headline("log_loss", "log loss", lambda result: result.log_loss[0], LOWER),
+        ),
+        curve="Accuracy against confidence: on the diagonal, a model is right as often as it says.",
+    ),
+    Analysis(
         "saliency", "Saliency", "What does the model look at, and how sparse, specific and steady is that?",
         command="Show what each model looks at, and how sparse, specific and steady that is.", function="saliency",
         run=f"{ROOMS}.saliency.task:run", size=100, cost=22, needs=("labels", "gradient"), pictures=True,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.attribution.attribute import attribute as attribute
     from scs_eval.analyses.attribution.methods import Method as Method
     from scs_eval.analyses.attribution.methods import register_method as register_method
+    from scs_eval.analyses.calibration import calibration as calibration
     from scs_eval.analyses.catalogue import Analysis as Analysis
     from scs_eval.analyses.catalogue import register_analysis as register_analysis
     from scs_eval.analyses.compare import compare as compare

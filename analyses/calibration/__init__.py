@@ -1,0 +1,85 @@
+"""Does a confidence of 80 % mean right in 80 of 100? And would one temperature make it so?"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.calibration.result import CalibrationComparison as CalibrationComparison
+from scs_eval.analyses.calibration.result import CalibrationResult as CalibrationResult
+from scs_eval.analyses.calibration.temperature import fit_temperature
+from scs_eval.analyses.core.inference import BATCH, predict_logits
+from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model, check_several_classes
+from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.analyses.core.validation import check_images, check_labels
+from scs_eval.errors import InputError
+from scs_eval.progress import Progress
+
+
+def calibration(
+    model: nn.Module,
+    images: ArrayLike,
+    labels: ArrayLike,
+    *,
+    classes: Sequence[str],
+    label: str = "model",
+    bins: int = 15,
+    seed: int = 0,
+    indices: Tensor | None = None,
+    batch_size: int = BATCH,
+    progress: Progress | None = None,
+) -> CalibrationResult:
+    """Compare confidence with correctness on images (n, 3, H, W) in [0, 1] with labels (n,).
+
+    bins: of equal mass, for the reliability curve and the expected calibration error. seed: of the halves: each is
+    scaled by the temperature that was fitted on the other, so no image is scaled by one that it helped to choose.
+    """
+    model, images, labels = as_model(model), as_images(images), as_labels(labels)
+    check_images(images)
+    check_labels(labels, images=images, classes=classes)
+    check_several_classes(classes)
+    if len(images) < 2:
+        raise InputError("expected at least 2 images, one for each half, got 1")
+    if not 1 <= bins <= len(images):
+        raise InputError(f"expected 1 to {len(images)} bins, at most one an image, got {bins}")
+    with evaluating(model):
+        logits = predict_logits(model, images, classes=len(classes), batch_size=batch_size, progress=progress)
+    truth, half = labels.long().cpu(), halves(len(images), seed)
+    logits = logits.double()
+    first, second = (fit_temperature(logits[half != part], truth[half != part]) for part in (0, 1))
+    scaled = logits / torch.tensor([first, second], dtype=torch.float64)[half][:, None]
+    raw, tempered = outcomes(logits, truth), outcomes(scaled, truth)
+    return CalibrationResult(
+        label=label,
+        settings={"device": str(device_of(model)), "batch_size": batch_size, "seed": seed},
+        classes=tuple(classes),
+        bins=bins,
+        temperatures=(first, second),
+        indices=np.arange(len(images)) if indices is None else indices.cpu().numpy(),
+        labels=truth.numpy(),
+        predictions=logits.argmax(1).numpy(),
+        half=half.numpy(),
+        **{name: torch.stack([raw[name], tempered[name]]).numpy() for name in raw},
+    )
+
+
+def halves(n: int, seed: int) -> Tensor:
+    """(n,) 0 or 1 at random, as many of either (one more 0 if n is odd)."""
+    return torch.from_numpy(np.random.default_rng(seed).permutation(n) % 2)
+
+
+def outcomes(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """Of each image, for logits (n, K) in double precision: how sure the model is, and what that costs it.
+
+    confidence: the largest probability. brier: Σ (p − y)² over the classes, 0 to 2 (Brier 1950). log_loss: −log p of
+    the right class.
+    """
+    logs = logits.log_softmax(1)
+    probabilities = logs.exp()
+    truth = nn.functional.one_hot(labels, logits.shape[1])
+    return {
+        "confidence": probabilities.amax(1),
+        "brier": (probabilities - truth).square().sum(1),
+        "log_loss": -logs.gather(1, labels[:, None])[:, 0],
+    }
