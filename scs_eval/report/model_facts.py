@@ -22,12 +22,14 @@ def known_facts(model: ModelSource, architecture: str, *, data: str) -> "Known":
     Training and paper are about CIFAR-10, so beside other data only the name tells something.
     """
     from scs_eval.analyses.accuracy import Known
+    from scs_eval.reference.epochs import paper_epochs
     from scs_eval.reference.scs_paper import paper_figures
 
     network = split_seed(architecture)[0]
     factors = factors_of(network)
     facts: dict[str, Any] = {"network": network, **{key: factors[key] for key in FACTORS}} if factors else {}
     if data.partition(":")[0] in CIFAR10:
+        facts |= {"paper_epochs": paper_epochs(network)}
         facts |= _beside_paper(training_of(model), (*paper_figures().get(network, ()), None, None)[:2])
     return Known(**{key: value for key, value in facts.items() if value is not None})  # type: ignore[typeddict-item]
 
@@ -58,7 +60,6 @@ def _beside_paper(entry: dict[str, Any], rows: "Sequence[PaperRow | None]") -> d
     return {
         "seed": entry.get("seed"),
         "epochs": entry.get("epochs"),
-        "paper_epochs": entry.get("paper_epochs"),
         "train_seconds_per_epoch": entry.get("train_seconds_per_epoch"),
         "eval_seconds_per_epoch": entry.get("eval_seconds_per_epoch"),
         "recorded_accuracy": entry.get("accuracy"),

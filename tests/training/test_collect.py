@@ -7,8 +7,9 @@ from click.testing import CliRunner
 from safetensors.torch import save_file
 
 from scs_eval import create_model
-from scs_eval.cli.commands._collect import command, paper_epochs
+from scs_eval.cli.commands._collect import command
 from scs_eval.errors import InputError
+from scs_eval.reference.epochs import paper_epochs
 
 SAID = {
     "name": "rohrer25k_scs",
@@ -75,12 +76,12 @@ def test_without_into_nothing_is_written(tmp_path, monkeypatch):
 
 
 def test_epochs_of_a_paper_are_said_of_its_own_networks_only():
-    assert paper_epochs("rohrer100k_scs", in_scs_paper=True) == 800
-    assert paper_epochs("rohrer100k_bcos", in_scs_paper=False) is None
-    assert paper_epochs("resnet20_bcos", in_scs_paper=False) == 100
-    assert paper_epochs("resnet20_conv", in_scs_paper=False) is None  # the B-cos paper quotes others for it
-    assert paper_epochs("bcos_cnn9_w=0.25_b=1", in_scs_paper=False) == 100
-    assert paper_epochs("resnet18_224_scs", in_scs_paper=True) == 200
+    assert paper_epochs("rohrer100k_scs") == 800
+    assert paper_epochs("rohrer100k_bcos") is None
+    assert paper_epochs("resnet20_bcos") == 100
+    assert paper_epochs("resnet20_conv") is None  # the B-cos paper quotes others for it
+    assert paper_epochs("bcos_cnn9_w=0.25_b=1") == 100
+    assert paper_epochs("resnet18_224_scs") == 200
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,6 @@ import click
 from scs_eval.errors import InputError
 from scs_eval.files import write_atomically
 
-SCS_EPOCHS, SCS_RESNET_EPOCHS, BCOS_EPOCHS = 800, 200, 100  # of CIFAR-10, in the two papers
-BCOS_NETWORKS = "resnet20", "resnet32", "resnet44", "resnet56", "bcos_cnn9"
-
 
 @click.command("collect")
 @click.argument("runs", type=click.Path(path_type=Path, exists=True, file_okay=False))
@@ -57,6 +54,7 @@ def entry(file: Path) -> dict[str, Any]:
     from scs_eval.models.loading.load import load_model
     from scs_eval.models.zoo.names import with_seed
     from scs_eval.models.zoo.parameter_counts import parameter_count
+    from scs_eval.reference.epochs import paper_epochs
     from scs_eval.reference.scs_paper import paper_figures
 
     load_model(file)  # or an error that says what is wrong with the file
@@ -78,9 +76,7 @@ def entry(file: Path) -> dict[str, Any]:
         "n": int(metadata["test_images"]),
         "data": metadata["data"],
         "epochs": int(metadata["epochs"]),
-        "paper_epochs": paper_epochs(metadata["name"], in_scs_paper=bool(paper))
-        if metadata["data"] == "cifar10"
-        else None,
+        "paper_epochs": paper_epochs(metadata["name"]) if metadata["data"] == "cifar10" else None,
         "paper_accuracy": paper[0].accuracy if paper else None,
         "seed": int(metadata["seed"]),
         "recipe": json.loads(metadata["recipe"]),
@@ -88,10 +84,3 @@ def entry(file: Path) -> dict[str, Any]:
         "eval_seconds_per_epoch": float(metadata["eval_seconds_per_epoch"]),
         "torch": metadata["torch"],
     }
-
-
-def paper_epochs(name: str, *, in_scs_paper: bool) -> int | None:
-    """For how many epochs a paper trained this network; None if none did."""
-    if in_scs_paper:
-        return SCS_RESNET_EPOCHS if name.startswith("resnet18") else SCS_EPOCHS
-    return BCOS_EPOCHS if "bcos" in name and name.startswith(BCOS_NETWORKS) else None
