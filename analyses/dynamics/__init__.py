@@ -129,7 +129,7 @@ class Dynamics(Comparison[RunDynamics]):
     def norms_figure(self, *, relative: bool = False) -> "Figure":
         """Weight norms of every layer over mini-batches or epochs, a panel per run.
 
-        relative: divided by the initial norm, which shows how layers of very different norms change.
+        relative: in doublings since the start, which show how layers of very different norms change.
         """
         with style.paper_style():
             axes = _grid(len(self.results), "L2 norm of the weight" + " / initial norm" * relative)
@@ -249,9 +249,11 @@ def _draw_norms(ax: "Axes", run: RunDynamics, *, relative: bool) -> list[style.E
     time, curves = run.weight_norms()
     ends: list[style.End] = []
     for colour, (layer, (x, y)) in zip(style.depths(len(curves)), curves.items(), strict=True):
-        y = y / y[0] if relative and y[0] else y
+        y = np.log2(y / y[0]) if relative and y[0] else y
         ax.plot(x, y, _line(x), color=colour)
         ends.append((x[-1], y[-1], layer, colour))
+    if relative:  # a head grows fortyfold while kernels double: in doublings both are seen
+        ax.yaxis.set_major_formatter(lambda doublings, _: f"{2**doublings:.3g}×")
     ax.set(xlabel=time)
     ax.set_title(run.label, loc="left")
     style.count_on_x(ax)
