@@ -60,7 +60,7 @@ def _against(torchattacks: Any, name: str, settings: Settings) -> Iterator[Targe
 
 def _ready(name: str, n: int) -> tuple[nn.Module, Tensor, Tensor]:
     data = load_data("sample", n=n)
-    return load_model(name).eval(), data.images, data.labels
+    return load_model(name).eval(), data.images[:], data.labels
 
 
 def _sweep(model: nn.Module, images: Tensor, labels: Tensor, eps: list[float], *, seed: int = 0) -> Sweep:

@@ -116,5 +116,5 @@ def _right(name: str, n: int) -> tuple[nn.Module, Tensor, Tensor]:
     """The model and the first n images that it has right."""
     model, data = load_model(name).eval(), load_data("sample", n=2 * n)
     with torch.no_grad():
-        right = torch.cat([model(part) for part in data.images.split(50)]).argmax(1) == data.labels
+        right = torch.cat([model(part) for part in data.images[:].split(50)]).argmax(1) == data.labels
     return model, data.images[right][:n], data.labels[right][:n]

@@ -9,8 +9,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ALLOWED = {
     "models": {"models", "errors"},
-    "analyses": {"analyses", "models", "ranges", "files", "progress", "errors"},
-    "data": {"data", "errors"},
+    "analyses": {"analyses", "models", "images", "datasets", "ranges", "files", "progress", "errors"},
+    "data": {"data", "images", "datasets", "errors"},
     "reference": {"reference", "errors"},
     "report": {"report", "analyses", "models", "reference", "files", "errors"},
     "training": {"training", "models", "data", "devices", "files", "errors"},

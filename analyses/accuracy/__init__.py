@@ -9,43 +9,53 @@ from torch import Tensor, nn
 from scs_eval.analyses.accuracy.result import AccuracyComparison as AccuracyComparison
 from scs_eval.analyses.accuracy.result import AccuracyResult as AccuracyResult
 from scs_eval.analyses.accuracy.result import Known as Known
-from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model
+from scs_eval.analyses.core.batching import images_at_once, map_images
+from scs_eval.analyses.core.inference import BATCH
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.parallel import shared_map
 from scs_eval.analyses.core.validation import check_images, check_labels, logits_of
 from scs_eval.errors import InputError
+from scs_eval.progress import Progress
 
 
 def accuracy(
-    model: nn.Module,
-    images: ArrayLike,
-    labels: ArrayLike,
+    model: ModelLike,
+    images: ImagesLike,
+    labels: ArrayLike | None = None,
     *,
-    classes: Sequence[str],
+    classes: Sequence[str] | None = None,
     label: str = "model",
-    batch_size: int = 250,
+    batch_size: int | None = None,
     known: Known | None = None,
+    progress: Progress | None = None,
 ) -> AccuracyResult:
     """Run the model over labelled images, on the device that the model is on.
 
-    images: (n, 3, H, W) in [0, 1]; labels: (n,) positions in `classes`; label: the model's name in tables and figures.
+    images: (n, 3, H, W) in [0, 1] with labels (n,), positions in `classes`; or data that bring all three.
+    label: the model's name in tables and figures. batch_size: images at once; by default 250, fewer of large ones.
+    progress: called with how many more images are done.
     """
-    model, images, labels = as_model(model), as_images(images), as_labels(labels)
-    check_images(images)
-    check_labels(labels, images=images, classes=classes)
-    if batch_size < 1:
+    model, data = as_model(model), as_examples(images, labels, classes=classes)
+    check_images(data.images)
+    names = data.class_names(model)
+    check_labels(data.labels, images=data.images, classes=names)
+    if batch_size is not None and batch_size < 1:
         raise InputError(f"expected a batch size of at least 1, got {batch_size}")
+    size = images_at_once(data.images, BATCH) if batch_size is None else batch_size
+
+    def outcome(batch: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        return _outcome(model, batch, data.labels[part], len(names))
+
     with evaluating(model), torch.inference_mode():
         start = time.perf_counter()
-        batches = zip(images.split(batch_size), labels.split(batch_size), strict=True)
-        outcomes = shared_map(lambda batch: _outcome(model, *batch, len(classes)), batches)
+        outcomes = map_images(outcome, data.images, size=size, progress=progress)
         seconds = time.perf_counter() - start
     predictions, margins = (torch.cat(part).numpy() for part in zip(*outcomes, strict=True))
     return AccuracyResult(
         label=label,
-        settings={"device": str(device_of(model)), "batch_size": batch_size},
-        classes=tuple(classes),
-        labels=labels.long().cpu().numpy(),
+        settings={**data.settings, "device": str(device_of(model)), "batch_size": size},
+        classes=names,
+        labels=data.labels.long().cpu().numpy(),
         predictions=predictions,
         margins=margins,
         parameters=sum(parameter.numel() for parameter in model.parameters()),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.losses import Loss
-from scs_eval.analyses.core.batching import chunks
+from scs_eval.analyses.core.batching import chunk_size, chunks
 from scs_eval.analyses.core.validation import logits_of
 
 # Every pass through a model has this many images, the last one filled up with copies. Convolutions choose their method
@@ -54,7 +54,7 @@ class Objective:
     def logits(self, points: Tensor) -> Tensor:
         """(n, K) the plain model's logits."""
         with torch.no_grad():
-            parts = [logits_of(self.model, part, classes=self.classes) for part in chunks(points)]
+            parts = [logits_of(self.model, part, classes=self.classes) for part in chunks(points, chunk_size(points))]
         return torch.cat(parts)[: len(points)]
 
     def evaluate(self, points: Tensor, *, gradient: bool) -> Evaluation:
@@ -69,9 +69,10 @@ class Objective:
         return Evaluation(self.loss(logits, self.labels, self.targets), logits.argmax(1) != self.labels, slope)
 
     def _parts(self, points: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-        parts = chunks(points)
-        targets: list[Tensor] | list[None] = [None] * len(parts) if self.targets is None else chunks(self.targets)
-        return zip(parts, chunks(self.labels), targets, strict=True)
+        size = chunk_size(points)
+        parts, labels = chunks(points, size), chunks(self.labels, size)
+        targets: list[Tensor] | list[None] = [None] * len(parts) if self.targets is None else chunks(self.targets, size)
+        return zip(parts, labels, targets, strict=True)
 
     def _slope(self, points: Tensor, labels: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor]:
         """Logits and gradient of one chunk; zero if the model has no gradient at all."""

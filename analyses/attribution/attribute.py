@@ -12,18 +12,27 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.encoding import EncodedInput, encode, encodes
 from scs_eval.analyses.attribution.methods import MapOptions, Method, find_method
-from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model
+from scs_eval.analyses.core.batching import images_at_once, map_images
+from scs_eval.analyses.core.inputs import (
+    ArrayLike,
+    ImagesLike,
+    ModelLike,
+    as_examples,
+    as_images,
+    as_labels,
+    as_model,
+)
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.parallel import shared_map
 from scs_eval.analyses.core.validation import check_images
 from scs_eval.errors import InputError, NotApplicableError
+from scs_eval.images import Images
 
 IMAGES_AT_ONCE, FEW_AT_ONCE = 50, 10  # by what an image costs
 
 
 def attribute(
-    model: nn.Module,
-    images: ArrayLike,
+    model: ModelLike,
+    images: ImagesLike,
     targets: ArrayLike,
     *,
     method: str = "grad",
@@ -39,20 +48,20 @@ def attribute(
     references: images that expected gradients start from, such as some of the training set.
     """
     chosen, model = find_method(method), as_model(model)
-    pictures, given = as_images(images), as_labels(targets, what="targets")
+    pictures, given = as_examples(images).images, as_labels(targets, what="targets")
     check_images(pictures)
     if channels not in (3, 6):
         raise InputError(f"expected 3 or 6 channels, got {channels}")
     options = MapOptions(seed=seed, references=_checked_references(references, chosen))
-    size = IMAGES_AT_ONCE if chosen.cheap else FEW_AT_ONCE
+    size = images_at_once(pictures, IMAGES_AT_ONCE if chosen.cheap else FEW_AT_ONCE)
     with _explaining(model):
         check_logits(model, pictures, given, chosen)
-        x, classes = _moved(model, pictures, given)
 
-        def some(part: tuple[Tensor, Tensor]) -> Tensor:
-            return _maps(model, part[0], part[1][:, None], chosen, options, channels=channels)[:, 0]
+        def some(batch: Tensor, part: slice) -> Tensor:
+            x, classes = _moved(model, batch, given[part])
+            return _maps(model, x, classes[:, None], chosen, options, channels=channels)[:, 0]
 
-        maps = torch.cat(shared_map(some, zip(x.split(size), classes.split(size), strict=True)))
+        maps = torch.cat(map_images(some, pictures, size=size))
     return maps.unflatten(1, (-1, 3)).sum(1).to(pictures.device)
 
 
@@ -93,7 +102,7 @@ def _maps(
     return maps
 
 
-def check_logits(model: nn.Module, images: Tensor, targets: Tensor, method: Method) -> None:
+def check_logits(model: nn.Module, images: Images, targets: Tensor, method: Method) -> None:
     """Raise unless the model gives finite logits for such images, `targets` are among them and gradients exist."""
     if targets.shape != images.shape[:1] or targets.is_floating_point() or targets.dtype == torch.bool:
         raise InputError(f"expected {len(images)} targets as whole numbers, got {targets.dtype} {tuple(targets.shape)}")
@@ -109,9 +118,10 @@ def check_logits(model: nn.Module, images: Tensor, targets: Tensor, method: Meth
         )
 
 
-def _logits_of_first(model: nn.Module, images: Tensor) -> Tensor:
-    like = next(model.parameters(), images)
-    first = images[:1].detach().to(like.device, like.dtype, copy=True).requires_grad_()
+def _logits_of_first(model: nn.Module, images: Images) -> Tensor:
+    first = images[:1]
+    like = next(model.parameters(), first)
+    first = first.detach().to(like.device, like.dtype, copy=True).requires_grad_()
     try:
         logits = model(first)
     except torch.OutOfMemoryError:

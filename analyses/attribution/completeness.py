@@ -6,8 +6,9 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.gradient import references_for
 from scs_eval.analyses.attribution.methods import MapOptions, Method
+from scs_eval.analyses.core.batching import images_at_once, map_images
 from scs_eval.analyses.core.inference import BATCH
-from scs_eval.analyses.core.parallel import shared_map
+from scs_eval.images import Images
 
 LIMIT = 1e-3  # of the logit or activation: a residual above it means that the map is not the whole story
 
@@ -27,24 +28,26 @@ def bias_share(map_size: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 @torch.no_grad()
-def totals(model: nn.Module, images: Tensor, targets: Tensor, method: Method, options: MapOptions) -> Tensor | None:
+def totals(model: nn.Module, images: Images, targets: Tensor, method: Method, options: MapOptions) -> Tensor | None:
     """(N,) what the maps of `targets` (N,) should add up to, if those of the method should.
 
     That is the logit, or its change from black or from references. The model must be in evaluation mode.
     """
     if method.adds_up_to is None:
         return None
-    like = next(model.parameters(), images)
+    first = images[:1]
+    like = next(model.parameters(), first)
 
-    def logits(part: Tensor) -> Tensor:
-        return model(part.to(like.device, like.dtype)).cpu().double()
+    def logits(batch: Tensor, _part: object = None) -> Tensor:
+        return model(batch.to(like.device, like.dtype)).cpu().double()
 
-    of_images = torch.cat(shared_map(logits, images.split(BATCH))).gather(1, targets.cpu()[:, None])[:, 0]
+    every = torch.cat(map_images(logits, images, size=images_at_once(images, BATCH)))
+    of_images = every.gather(1, targets.cpu()[:, None])[:, 0]
     if method.adds_up_to == "logit":
         return of_images
     if method.adds_up_to == "change from references":
-        return of_images - logits(references_for(images[:1], options)).mean(0)[targets.cpu()]
-    return of_images - logits(torch.zeros_like(images[:1]))[0, targets.cpu()]
+        return of_images - logits(references_for(first, options)).mean(0)[targets.cpu()]
+    return of_images - logits(torch.zeros_like(first))[0, targets.cpu()]
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

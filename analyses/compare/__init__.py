@@ -15,6 +15,7 @@ from scs_eval.analyses.compare.result import CompareResult, stacked
 from scs_eval.analyses.compare.steps import Advance, Setup, make_setup, make_steps, run_step
 from scs_eval.analyses.core.cache import ResultCache
 from scs_eval.analyses.core.result import COMPARISONS, Result
+from scs_eval.images import Images
 
 EPS = tuple(float(f"{step / 510:.12g}") for step in range(1, 17))  # 0.5/255, 1/255 … 8/255
 Results = dict[str, dict[str, Result]]  # model → analysis → result
@@ -22,7 +23,7 @@ Results = dict[str, dict[str, Result]]  # model → analysis → result
 
 def compare(
     models: Mapping[str, nn.Module],
-    images: Tensor | Mapping[str, Tensor],
+    images: Images | Mapping[str, Images],
     labels: Tensor,
     *,
     classes: Sequence[str],

@@ -16,6 +16,7 @@ from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.result import Result
 from scs_eval.analyses.core.task import Task
 from scs_eval.errors import InputError, NotApplicableError
+from scs_eval.images import Images, take
 
 Advance = Callable[[float, str], None]
 TIMED = 32  # images of the forward pass by which steps share the time that is left
@@ -26,7 +27,7 @@ class Setup:
     """What all steps share: see `compare`."""
 
     models: Mapping[str, nn.Module]
-    images: Mapping[str, Tensor]
+    images: Mapping[str, Images]
     labels: Tensor
     classes: tuple[str, ...]
     indices: Tensor
@@ -102,7 +103,7 @@ def check_analyses(asked: Sequence[str] | None) -> tuple[str, ...]:
 
 def make_setup(
     models: Mapping[str, nn.Module],
-    images: Tensor | Mapping[str, Tensor],
+    images: Images | Mapping[str, Images],
     labels: Tensor,
     *,
     analyses: Sequence[str] | None,
@@ -113,7 +114,7 @@ def make_setup(
     """The request, checked."""
     if not models:
         raise InputError("expected models to compare, got none")
-    by_model = {name: images if isinstance(images, Tensor) else images[name] for name in models}
+    by_model = {name: images[name] if isinstance(images, Mapping) else images for name in models}
     if wrong := [name for name, batch in by_model.items() if len(batch) != len(labels)]:
         raise InputError(
             f"expected the same {len(labels)} images for every model, got {len(by_model[wrong[0]])} for {wrong[0]}"
@@ -152,7 +153,9 @@ def _grids(setup: Setup, tasks: list[Task]) -> Any:
 def _step(setup: Setup, entry: Analysis, task: Task, seconds: float) -> Step:
     if entry.unit == "image":
         size = min(setup.sizes[entry.name], len(task.labels))
-        task = replace(task, images=task.images[:size], labels=task.labels[:size], indices=task.indices[:size])
+        task = replace(
+            task, images=take(task.images, slice(size)), labels=task.labels[:size], indices=task.indices[:size]
+        )
     else:
         size = task.grids.sizes[entry.unit]
     settings = {"label": task.label, "seed": task.seed, "classes": task.classes, "size": size, **_needed(entry, task)}

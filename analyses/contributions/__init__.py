@@ -5,7 +5,7 @@ worth looking at beside the other two, so they are in every table and figure. So
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,20 +13,24 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.contributions.result import ContributionsComparison as ContributionsComparison
 from scs_eval.analyses.contributions.result import ContributionsResult as ContributionsResult
-from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model
+from scs_eval.analyses.contributions.result import map_sizes, map_sums
+from scs_eval.analyses.core.batching import images_at_once, map_images
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.parallel import shared_map
-from scs_eval.analyses.core.validation import check_images, check_labels, count_logits, logits_of
+from scs_eval.analyses.core.validation import check_images, check_labels, logits_of
 from scs_eval.analyses.plotting import colour
 from scs_eval.errors import InputError
 from scs_eval.models.explain.decomposition import Decomposition, decompose
+from scs_eval.progress import Progress
 
 EXTRAS = ("audit", "delta", "mean-corrected")
+BATCH = 50
+KEPT = 100  # images whose maps a result keeps: of 224 pixels they take 0.4 GB
 
 
 def contributions(
-    model: nn.Module,
-    images: ArrayLike,
+    model: ModelLike,
+    images: ImagesLike,
     targets: ArrayLike | None = None,
     *,
     labels: ArrayLike | None = None,
@@ -35,82 +39,97 @@ def contributions(
     label: str = "model",
     picture: str = "paper",
     extras: Sequence[str] = (),
-    batch_size: int = 50,
+    kept: int = KEPT,
+    batch_size: int | None = None,
+    progress: Progress | None = None,
 ) -> ContributionsResult:
     """Take apart the logit of a class for each image (n, 3, H, W) in [0, 1], on the device that the model is on.
 
-    targets: (n,) classes to explain, by default the predicted ones. classes: names, by default 0, 1, 2 and so on.
-    indices: (n,) where the images come from, for the captions. picture: paper or bcos-v2. extras: any of EXTRAS.
+    images: arrays, or data that bring labels, classes and indices. targets: (n,) classes to explain, by default the
+    predicted ones. classes: names, by default 0, 1, 2 and so on. indices: (n,) where the images come from, for the
+    captions. picture: paper or bcos-v2. extras: any of EXTRAS. kept: of so many images, the first, the result keeps the
+    maps; of the others the numbers. batch_size: images at once, by default 50, fewer of large ones. progress: called
+    with how many more images are done.
     """
-    model, pictures = as_model(model), as_images(images)
-    check_images(pictures)
-    _check_choices(picture, extras, batch_size)
-    wanted, truth = (None if given is None else as_labels(given) for given in (targets, labels))
+    model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
+    check_images(data.images)
+    _check_choices(picture, extras, batch_size, kept)
+    wanted = None if targets is None else as_labels(targets)
+    size = images_at_once(data.images, BATCH) if batch_size is None else batch_size
     with torch.inference_mode(False), evaluating(model):
-        names = tuple(classes or map(str, range(count_logits(model, pictures[:1]))))
-        for given in (wanted, truth):
+        names = data.class_names(model)
+        for given in (wanted, None if labels is None else data.labels):
             if given is not None:
-                check_labels(given, images=pictures, classes=names)
-        parts = _explain_batches(model, pictures, wanted, len(names), batch_size)
-        kinds = tuple(type(model.get_submodule(layer)).__name__ for layer in parts[0][2].biases)
+                check_labels(given, images=data.images, classes=names)
+
+        def explain(batch: Tensor, part: slice) -> Explained:
+            targets = None if wanted is None else wanted[part]
+            return _explain(model, batch, targets, len(names), keep=max(0, kept - part.start))
+
+        parts = map_images(explain, data.images, size=size, progress=progress)
+        kinds = tuple(type(model.get_submodule(layer)).__name__ for layer in parts[0].layers)
     return ContributionsResult(
         label=label,
-        settings={"device": str(device_of(model)), "batch_size": batch_size},
+        settings={**data.settings, "device": str(device_of(model)), "batch_size": size},
         classes=names,
-        images=pictures.cpu().numpy(),
-        labels=np.full(len(pictures), -1) if truth is None else truth.long().cpu().numpy(),
-        indices=np.arange(len(pictures)) if indices is None else as_labels(indices, what="indices").cpu().numpy(),
+        images=data.images[:kept].cpu().numpy(),
+        labels=data.labels.long().cpu().numpy(),
+        indices=data.indices.numpy(),
         kinds=kinds,
         picture=picture,
         extras=tuple(extras),
-        **_arrays(parts),
+        layers=parts[0].layers,
+        **{name: _joined([getattr(part, name) for part in parts]) for name in ARRAYS},
     )
 
 
-Part = tuple[Tensor, Tensor, Decomposition]  # the explained classes (b,), the two most likely (b, 2), four logits
+class Explained(NamedTuple):
+    """A batch: fields of `ContributionsResult`, on the CPU; `rows` and `inputs` only of images whose maps are kept."""
+
+    layers: tuple[str, ...]
+    targets: Tensor
+    pair: Tensor
+    logits: Tensor
+    biases: Tensor
+    sums: Tensor
+    sizes: Tensor
+    inputs: Tensor
+    rows: Tensor
 
 
-def _explain_batches(
-    model: nn.Module, images: Tensor, targets: Tensor | None, classes: int, batch_size: int
-) -> list[Part]:
-    def explain(part: slice) -> Part:
-        return _explain(model, images[part], None if targets is None else targets[part], classes)
-
-    return shared_map(explain, [slice(start, start + batch_size) for start in range(0, len(images), batch_size)])
+ARRAYS = Explained._fields[1:]
 
 
-def _arrays(parts: Sequence[Part]) -> dict[str, Any]:
-    """The batches' decompositions as fields of the result."""
-    chosen, pairs, decompositions = zip(*parts, strict=True)
-    return {
-        "inputs": _joined([batch.inputs for batch in decompositions]),
-        "targets": _joined(chosen),
-        "pair": _joined(pairs),
-        "rows": _joined([batch.weights for batch in decompositions]),
-        "logits": _joined([batch.logits for batch in decompositions]).astype(float),
-        "biases": _joined([_stacked(batch) for batch in decompositions]).astype(float),
-        "layers": tuple(decompositions[0].biases),
-    }
-
-
-def _explain(model: nn.Module, images: Tensor, targets: Tensor | None, classes: int) -> Part:
-    """The explained classes (b,), the two most likely (b, 2), and the four decomposed logits of a batch."""
+def _explain(model: nn.Module, images: Tensor, targets: Tensor | None, classes: int, *, keep: int) -> Explained:
+    """The four decomposed logits of a batch: the explained class's, those of the two most likely, the mean of all."""
     with torch.no_grad():
         logits = logits_of(model, images, classes=classes)
     pair = logits.topk(2).indices
     chosen = pair[:, 0] if targets is None else targets.long().to(pair.device)
     rows = nn.functional.one_hot(torch.cat([chosen[:, None], pair], 1), classes).to(logits)
     mean = torch.full_like(rows[:, :1], 1 / classes)
-    return chosen, pair, decompose(model, images.to(logits.device), torch.cat([rows, mean], 1))
+    parts = decompose(model, images.to(logits.device), torch.cat([rows, mean], 1))
+    weights, inputs = parts.weights.cpu(), parts.inputs.cpu()
+    return Explained(
+        layers=tuple(parts.biases),
+        targets=chosen.cpu(),
+        pair=pair.cpu(),
+        logits=parts.logits.cpu().double(),
+        biases=_stacked(parts).cpu().double(),
+        sums=torch.from_numpy(map_sums(weights.numpy(), inputs.numpy())),
+        sizes=torch.from_numpy(map_sizes(weights[:, 0].numpy(), inputs.numpy())),
+        inputs=inputs[:keep].clone(),  # or the whole batch would stay in memory
+        rows=weights[:keep].clone(),
+    )
 
 
-def _check_choices(picture: str, extras: Sequence[str], batch_size: int) -> None:
+def _check_choices(picture: str, extras: Sequence[str], batch_size: int | None, kept: int) -> None:
     if picture not in colour.STYLES:
         raise InputError(f"expected a style of {', '.join(colour.STYLES)}, got {picture!r}")
     if unknown := set(extras) - set(EXTRAS):
         raise InputError(f"expected extras of {', '.join(EXTRAS)}, got {min(unknown)!r}")
-    if batch_size < 1:
-        raise InputError(f"expected a batch size of at least 1, got {batch_size}")
+    if kept < 1 or (batch_size is not None and batch_size < 1):
+        raise InputError(f"expected at least 1 image to keep, and at once, got {kept} and {batch_size}")
 
 
 def _stacked(batch: Decomposition) -> Tensor:
@@ -119,4 +138,4 @@ def _stacked(batch: Decomposition) -> Tensor:
 
 
 def _joined(parts: Sequence[Tensor]) -> np.ndarray:
-    return torch.cat(list(parts)).cpu().numpy()
+    return torch.cat(list(parts)).numpy()

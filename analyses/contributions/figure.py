@@ -107,7 +107,7 @@ def _number(value: float, form: str = ".2f") -> str:
 
 
 def _whose(result: "ContributionsResult") -> str:
-    hidden = f"; {SHOWN} of {len(result.images)} images" if len(result.images) > SHOWN else ""
+    hidden = f"; {SHOWN} of {len(result.labels)} images" if len(result.labels) > SHOWN else ""
     return f"{result.label}{hidden}"
 
 

@@ -21,28 +21,47 @@ if TYPE_CHECKING:
 COLUMNS_PER_PAGE = 6
 
 
+def map_of(weights: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    """(n, H, W), W(x)⊙x summed over channels, in double precision: weights and inputs are (n, C, H, W)."""
+    terms: np.ndarray = np.multiply(weights, inputs, dtype=float)
+    return np.asarray(terms.sum(1))
+
+
+def map_sums(rows: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    """(n, 4), what the maps of four rows (n, 4, C, H, W) add up to."""
+    return np.stack([map_of(rows[:, row], inputs).sum((1, 2)) for row in range(rows.shape[1])], 1)
+
+
+def map_sizes(weights: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+    """(n,), the sum of |W(x)⊙x|."""
+    return np.asarray(np.abs(weights * inputs).sum((1, 2, 3)).astype(float))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContributionsResult(Result):
     """Four decomposed logits of each of n images: the explained class, the two most likely ones, the mean of all.
 
-    images: (n, 3, H, W). inputs: (n, C, H, W), what W multiplies; C is 6 for networks that encode [x, 1-x].
     labels: (n,), -1 where unknown. indices: (n,). targets: (n,), the explained class. pair: (n, 2), most likely first.
-    rows: (n, 4, C, H, W), the four rows of W(x). logits: (n, 4). biases: (n, 4, L), what each biased layer adds.
-    layers, kinds: the L biased layers, by name and class.
+    logits: (n, 4). biases: (n, 4, L), what each biased layer adds. layers, kinds: the L biased layers, by name and
+    class. sums: (n, 4), what the pixels add to the logits; sizes: (n,), the sum of |W(x)⊙x| of the explained class.
+    Of the first k images also the maps: images: (k, 3, H, W). inputs: (k, C, H, W), what W multiplies; C is 6 for
+    networks that encode [x, 1-x]. rows: (k, 4, C, H, W), the four rows of W(x).
     picture: the style of the picture of six-channel networks. extras: what `figures` and `tables` have besides.
     """
 
     name = "contributions"
     axes: ClassVar = {
-        "images": ("image", "channel", "row", "column"),
-        "inputs": ("image", "input_channel", "row", "column"),
+        "images": ("kept", "channel", "row", "column"),
+        "inputs": ("kept", "input_channel", "row", "column"),
         "labels": ("image",),
         "indices": ("image",),
         "targets": ("image",),
         "pair": ("image", "rank"),
-        "rows": ("image", "logit", "input_channel", "row", "column"),
+        "rows": ("kept", "logit", "input_channel", "row", "column"),
         "logits": ("image", "logit"),
         "biases": ("image", "logit", "layer"),
+        "sums": ("image", "logit"),
+        "sizes": ("image",),
     }
     classes: tuple[str, ...]
     images: np.ndarray
@@ -58,25 +77,34 @@ class ContributionsResult(Result):
     kinds: tuple[str, ...]
     picture: str = "paper"
     extras: tuple[str, ...] = ()
+    sums: np.ndarray | None = None
+    sizes: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        """Version 0.1 kept the maps of all images, and not their sums."""
+        if self.sums is None or self.sizes is None:
+            object.__setattr__(self, "sums", map_sums(self.rows, self.inputs))
+            object.__setattr__(self, "sizes", map_sizes(self.weights, self.inputs))
+        super().__post_init__()
 
     @property
     def weights(self) -> np.ndarray:
-        """(n, C, H, W), the row of W(x) that belongs to the explained class."""
+        """(k, C, H, W), the row of W(x) that belongs to the explained class."""
         return self.rows[:, EXPLAINED]
 
     @property
     def maps(self) -> np.ndarray:
-        """(n, H, W), what each pixel adds to the explained logit (Eq. 16, summed over channels)."""
+        """(k, H, W), what each pixel adds to the explained logit (Eq. 16, summed over channels)."""
         return self.map_of(EXPLAINED)
 
     @property
     def delta(self) -> np.ndarray:
-        """(n, H, W), what each pixel adds to the lead of the most likely class over the second (Fig. 11)."""
+        """(k, H, W), what each pixel adds to the lead of the most likely class over the second (Fig. 11)."""
         return self.map_of(FIRST) - self.map_of(SECOND)
 
     @property
     def mean_corrected(self) -> np.ndarray:
-        """(n, H, W), what each pixel adds to the explained logit beyond the mean of all logits (Fig. 14)."""
+        """(k, H, W), what each pixel adds to the explained logit beyond the mean of all logits (Fig. 14)."""
         return self.maps - self.map_of(MEAN)
 
     @property
@@ -87,12 +115,13 @@ class ContributionsResult(Result):
     @property
     def residual(self) -> np.ndarray:
         """(n,), what neither pixels nor biases explain: rounding for a dynamic-linear network."""
-        return self.logits[:, EXPLAINED] - self.maps.sum((1, 2)) - self.bias
+        return self.logits[:, EXPLAINED] - self._sums[:, EXPLAINED] - self.bias
 
     @property
     def bias_share(self) -> np.ndarray:
         """(n,), |bias| / (Σ|W(x)⊙x| + |bias|): the part of what is added up that the map cannot show."""
-        return bias_share(np.abs(self.weights * self.inputs).sum((1, 2, 3)), self.bias)
+        assert self.sizes is not None
+        return bias_share(self.sizes, self.bias)
 
     @property
     def complete(self) -> np.ndarray:
@@ -105,12 +134,16 @@ class ContributionsResult(Result):
         return self.rows.shape[2] == 6
 
     def map_of(self, row: int) -> np.ndarray:
-        """(n, H, W), the contributions of one of the four rows, in double precision."""
-        terms: np.ndarray = np.multiply(self.rows[:, row], self.inputs, dtype=float)
-        return np.asarray(terms.sum(1))
+        """(k, H, W), the contributions of one of the four rows, in double precision."""
+        return map_of(self.rows[:, row], self.inputs)
+
+    @property
+    def _sums(self) -> np.ndarray:
+        assert self.sums is not None
+        return self.sums
 
     def rgba(self, style: str | None = None, *, row: int = EXPLAINED) -> np.ndarray:
-        """(n, H, W, 4), the picture of W(x) in the style paper or bcos-v2; of three channels the signed map.
+        """(k, H, W, 4), the picture of W(x) in the style paper or bcos-v2; of three channels the signed map.
 
         Colours are in pairs of channels, so three have none, and a style that is asked for then raises.
         """
@@ -130,7 +163,7 @@ class ContributionsResult(Result):
             "predicted": names[self.pair[:, 0]],
             "explained": names[self.targets],
             "logit": logits,
-            "contributions": self.maps.sum((1, 2)),
+            "contributions": self._sums[:, EXPLAINED],
             "bias": self.bias,
             "bias_share": self.bias_share,
             "residual": self.residual,
@@ -161,9 +194,8 @@ class ContributionsResult(Result):
 
     def _parts(self) -> dict[str, np.ndarray]:
         """Layer → (n, 4), what it adds to the four logits; last what nothing explains."""
-        maps = np.stack([self.map_of(row).sum((1, 2)) for row in range(4)], 1)
         parts = {layer: self.biases[..., position] for position, layer in enumerate(self.layers)}
-        return {**parts, "residual": self.logits - maps - self.biases.sum(-1)}
+        return {**parts, "residual": self.logits - self._sums - self.biases.sum(-1)}
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The table, and the audit of the biases if asked for."""

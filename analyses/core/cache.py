@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from scs_eval import __version__
 from scs_eval.analyses.core.checkpoint import Checkpoint
@@ -13,6 +13,7 @@ from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.result import Result
 from scs_eval.analyses.core.storage import pack, unpack
 from scs_eval.analyses.core.validation import count_logits
+from scs_eval.images import Images
 
 ASKED = 8  # images whose answers are part of the key
 
@@ -47,7 +48,7 @@ class ResultCache:
         return Checkpoint(self.folder / f"{key}.npz", key)
 
 
-def key_of(analysis: str, model: nn.Module, tensors: tuple[Tensor, ...], settings: Any) -> str:
+def key_of(analysis: str, model: nn.Module, tensors: tuple[Images, ...], settings: Any) -> str:
     """A name for a piece of work: everything its outcome depends on, the images first among the tensors.
 
     The model's answers to a few images are part of it: the code of a network may change while its weights and its

@@ -5,12 +5,20 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
+from scs_eval.images import Images
 
-def fingerprint(model: nn.Module, tensors: tuple[Tensor, ...], settings: object) -> str:
-    """A digest of everything that a result depends on: weights and structure, images, labels, settings."""
+
+def fingerprint(model: nn.Module, tensors: tuple[Images, ...], settings: object) -> str:
+    """A digest of everything that a result depends on: weights and structure, images, labels, settings.
+
+    Images that are read when used are known by their files' names, lengths and times.
+    """
     digest = hashlib.sha256(f"{model!r}\n{settings!r}".encode())
     for name, value in (*model.state_dict().items(), *((str(i), tensor) for i, tensor in enumerate(tensors))):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        if not isinstance(value, Tensor):
+            digest.update(value.digest())
+            continue
         for part in value if value.ndim == 4 else (value,):  # image by image: a pool of them is not to be there twice
             digest.update(_bytes(part))
     return digest.hexdigest()

@@ -1,22 +1,31 @@
 """What users hand over, as the analyses work with it: models, and arrays of any kind as plain tensors."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.core.validation import UNLABELLED, count_logits
+from scs_eval.datasets import is_dataset, open_dataset
 from scs_eval.errors import InputError
+from scs_eval.images import Images, StreamedImages
 
-ArrayLike = Tensor | np.ndarray | Sequence[Any]
+ArrayLike = Tensor | StreamedImages | np.ndarray | Sequence[Any]
+# What every analysis takes as its images: arrays, what `scs_eval.load_data` gives, a dataset of torch or Hugging Face.
+ImagesLike = ArrayLike | Any
+ModelLike = nn.Module | str
 HALF = (torch.float16, torch.bfloat16)
 
 
-def as_model(model: nn.Module) -> nn.Module:
-    """The model, if it is one that can be explained; a name, or a network in half precision, raises."""
+def as_model(model: ModelLike) -> nn.Module:
+    """The model, if it is one that can be explained; a name or a file as `load_model` takes it is loaded."""
     if isinstance(model, str):
-        raise InputError(f"expected a model, got the name {model!r}; load it with scs_eval.load_model({model!r})")
+        from scs_eval.models.loading.load import load_model
+
+        model = load_model(model)
     if not isinstance(model, nn.Module):
         raise InputError(f"expected a model (torch.nn.Module), got {type(model).__name__}")
     half = next((tensor.dtype for tensor in model.parameters() if tensor.dtype in HALF), None)
@@ -40,8 +49,62 @@ def as_tensor(values: ArrayLike, *, what: str) -> Tensor:
         return values.detach().clone() if values.is_inference() else values.detach()
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Examples:
+    """What an analysis works on.
+
+    images: (n, 3, H, W). labels: (n,), −1 for all where there are none. classes: None where nobody named them.
+    indices: (n,) where the images come from. settings: where from, as far as the data say it.
+    """
+
+    images: Images
+    labels: Tensor
+    classes: tuple[str, ...] | None
+    indices: Tensor
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def class_names(self, model: nn.Module) -> tuple[str, ...]:
+        """The names, or the numbers of the model's logits."""
+        return self.classes or tuple(map(str, range(count_logits(model, self.images[:1]))))
+
+
+def as_examples(
+    images: ImagesLike,
+    labels: ArrayLike | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    indices: ArrayLike | None = None,
+) -> Examples:
+    """Images with what is known of them: as arrays, or as one object that brings labels, classes and indices.
+
+    What is given beside such an object takes the place of its own.
+    """
+    settings: dict[str, Any] = {}
+    if hasattr(images, "images") and hasattr(images, "labels"):
+        data = images
+        images, labels = data.images, data.labels if labels is None else labels
+        classes = getattr(data, "classes", None) if classes is None else classes
+        indices = getattr(data, "indices", None) if indices is None else indices
+        settings = {"data": source} if (source := getattr(data, "source", None)) else {}
+    elif is_dataset(images):
+        settings = {"data": type(images).__name__}
+        images, own_labels, own_classes = open_dataset(images)
+        labels, classes = own_labels if labels is None else labels, classes or own_classes
+    pictures = images if isinstance(images, StreamedImages) else as_images(images)
+    count = len(pictures)
+    return Examples(
+        images=pictures,
+        labels=torch.full((count,), UNLABELLED) if labels is None else as_labels(labels),
+        classes=tuple(classes) if classes is not None else None,
+        indices=torch.arange(count) if indices is None else as_labels(indices, what="indices").cpu(),
+        settings=settings,
+    )
+
+
 def as_images(images: ArrayLike) -> Tensor:
     """Images as a tensor; double precision of numpy and lists becomes single, which networks are in."""
+    if isinstance(images, StreamedImages):
+        return images[:]
     given = as_tensor(images, what="images")
     return given.float() if given.dtype == torch.float64 and not isinstance(images, Tensor) else given
 

@@ -6,16 +6,18 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from scs_eval.images import Images
+
 
 class LabelledImages(Protocol):
     """What an analysis asks of data; `scs_eval.data.ImageData` has it, and so has `ImageSet`.
 
-    images: floats (N, 3, H, W) in [0, 1]. labels: (N,) positions in `classes`. indices: (N,) whole numbers by which the
-    images are known in the set they come from.
+    images: floats (N, 3, H, W) in [0, 1], a tensor or read when used. labels: (N,) positions in `classes`.
+    indices: (N,) whole numbers by which the images are known in the set they come from.
     """
 
     @property
-    def images(self) -> Tensor: ...  # noqa: D102 -- the class says it
+    def images(self) -> Images: ...  # noqa: D102 -- the class says it
 
     @property
     def labels(self) -> Tensor: ...  # noqa: D102
@@ -30,6 +32,6 @@ class LabelledImages(Protocol):
 class ImageSet:
     """Labelled images from tensors; without `indices` they are counted from 0."""
 
-    def __init__(self, images: Tensor, labels: Tensor, classes: Sequence[str], indices: Tensor | None = None) -> None:
+    def __init__(self, images: Images, labels: Tensor, classes: Sequence[str], indices: Tensor | None = None) -> None:
         self.images, self.labels, self.classes = images, labels, classes
         self.indices = torch.arange(len(images)) if indices is None else torch.as_tensor(indices)

@@ -8,7 +8,7 @@ whatever is not shared is done by every process alike: so the result is that of 
 import io
 import os
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
@@ -60,15 +60,26 @@ def barrier() -> None:
         distributed.barrier()
 
 
-def shared_map(function: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
+def shared_map(
+    function: Callable[[Any], T],
+    items: Iterable[Item],
+    *,
+    read: Callable[[list[Item]], Iterable[Any]] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[T]:
     """`[function(item) for item in items]`, its work shared; what fails in one process fails in all.
 
-    An item's outcome must not depend on those before it. Tensors that were shared are on the CPU.
+    An item's outcome must not depend on those before it. Tensors that were shared are on the CPU. read: from the items
+    of this process, in order, to what the function is given for each, so that it can be read ahead. progress: called
+    with how many more items are done, by all processes if they are as fast as this one.
     """
+    every = list(items)
+    own = own_share(every)
+    inputs = own if read is None else read(own)
     if not _Team.on:
-        return [function(item) for item in items]
-    own, outcomes = _own_part(function, list(items)), []
-    for part in _gathered(own):
+        return [value for _, value, _ in _outcomes(function, inputs, len(every), progress)]
+    mine, outcomes = _own_part(function, inputs, len(every), progress), []
+    for part in _gathered(mine):
         outcomes += part
     values = []
     for _, value, errors in sorted(outcomes, key=lambda outcome: outcome[0]):
@@ -91,18 +102,49 @@ def share_size(count: int, at_most: int, *, multiple: int = 1) -> int:
     return max(1, min(at_most, -(-each // multiple) * multiple))
 
 
-def _own_part(function: Callable[[Item], T], items: list[Item]) -> list[tuple[int, Any, list[Exception]]]:
-    """(place, value, errors) of this process's items, up to the first that fails."""
-    found: list[tuple[int, Any, list[Exception]]] = []
+def own_share(items: Sequence[Item]) -> list[Item]:
+    """Every size-th item from this process's rank on: what `shared_map` lets it do."""
+    first, step = (distributed.get_rank(), distributed.get_world_size()) if _Team.on else (0, 1)
+    return list(items[first::step])
+
+
+def gather_dicts(own: dict[Any, T]) -> dict[Any, T]:
+    """What the processes have, each something else, in all of them."""
+    return {key: value for part in (_gathered(own) if _Team.on else [own]) for key, value in part.items()}
+
+
+Outcome = tuple[int, Any, list[Exception]]  # (place, value, errors)
+
+
+def _own_part(
+    function: Callable[[Any], T], inputs: Iterable[Any], count: int, progress: Callable[[int], None] | None
+) -> list[Outcome]:
+    """The outcomes of this process's items, up to the first that fails."""
+    found: list[Outcome] = []
     _Team.on, first, step = False, distributed.get_rank(), distributed.get_world_size()
     try:
-        for place in range(first, len(items), step):
-            found.append((place, function(items[place]), []))
+        for outcome in _outcomes(function, inputs, count, progress, first=first, step=step):
+            found.append(outcome)
     except Exception as error:
         found.append((first + step * len(found), None, _causes(error)))
     finally:
         _Team.on = True
     return found
+
+
+def _outcomes(
+    function: Callable[[Any], T],
+    inputs: Iterable[Any],
+    count: int,
+    progress: Callable[[int], None] | None,
+    *,
+    first: int = 0,
+    step: int = 1,
+) -> Iterator[Outcome]:
+    for turn, value in enumerate(inputs):
+        yield first + step * turn, function(value), []
+        if progress is not None:
+            progress(min(step, count - step * turn))
 
 
 def _gathered(own: Any) -> list[Any]:

@@ -7,20 +7,23 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from scs_eval.images import Images
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task:
     """The model and everything that an analysis of it may need; `catalogue.Need` says what each analysis uses.
 
-    images: (n, 3, H, W) in [0, 1]; labels, indices: (n,). method: an attribution. eps: of a sweep; shown_eps: those
-    that the summary shows. grids: what `shared_mosaics` chose for all models. twin: a convolution twin and its name.
+    images: (n, 3, H, W) in [0, 1], perhaps read when used; labels, indices: (n,). method: an attribution. eps: of a
+    sweep; shown_eps: those that the summary shows. grids: what `shared_mosaics` chose for all models. twin: a
+    convolution twin and its name.
     facts: what is known of the model from elsewhere. checkpoint: where unfinished work is kept, if anywhere.
     progress: called with the share of this task that is done more.
     """
 
     model: nn.Module
     label: str
-    images: Tensor
+    images: Images
     labels: Tensor
     classes: tuple[str, ...]
     indices: Tensor

@@ -7,21 +7,28 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.core.model_state import device_of
 from scs_eval.errors import InputError, check_name
+from scs_eval.images import Images
+
+UNLABELLED = -1
 
 
-def check_images(images: Tensor) -> None:
-    """Raise unless images are floats (n ≥ 1, 3, H, W) in [0, 1]."""
-    if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
+def check_images(images: Images) -> None:
+    """Raise unless images are floats (n ≥ 1, 3, H, W) in [0, 1]; those that are read when used are looked at then."""
+    if images.ndim != 4 or images.shape[1] != 3 or not images.dtype.is_floating_point:
         raise InputError(f"expected images as floats (n, 3, H, W), got {images.dtype} {tuple(images.shape)}")
-    if images.numel() == 0:
+    if 0 in images.shape:
         raise InputError(f"expected at least one image, got shape {tuple(images.shape)}")
+    if not isinstance(images, Tensor):
+        return
     low, high = images.min().item(), images.max().item()
     if not (low >= 0 and high <= 1):  # written so that NaN fails too
         raise InputError(f"expected images in [0, 1], got [{low:.3g}, {high:.3g}]; normalise inside the model")
 
 
-def check_labels(labels: Tensor, *, images: Tensor, classes: Sequence[str]) -> None:
+def check_labels(labels: Tensor, *, images: Images, classes: Sequence[str]) -> None:
     """Raise unless there is one whole number per image that is a position in `classes`."""
+    if len(labels) and (labels == UNLABELLED).all():
+        raise InputError("this needs the images' classes, and they have none; sort them into class folders")
     if labels.shape != images.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
         raise InputError(f"expected {len(images)} labels as whole numbers, got {labels.dtype} {tuple(labels.shape)}")
     for name in classes:

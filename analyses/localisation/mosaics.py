@@ -11,6 +11,7 @@ from torch import Tensor
 
 from scs_eval.analyses.core.labelled_images import LabelledImages
 from scs_eval.errors import InputError
+from scs_eval.images import Images
 
 COLUMNS = ("grid", "row", "column", "index", "class")
 
@@ -35,7 +36,7 @@ class Mosaics:
         return len(self.indices)
 
 
-def compose(images: Tensor, positions: Tensor, *, side: int) -> Tensor:
+def compose(images: Images, positions: Tensor, *, side: int) -> Tensor:
     """Images (N, 3, h, w) at `positions` (G, n²), row by row, as mosaics (G, 3, n·h, n·w)."""
     cells = images[positions].unflatten(1, (side, side))
     return cells.permute(0, 3, 1, 4, 2, 5).flatten(4).flatten(2, 3)

@@ -15,7 +15,7 @@ from scs_eval.analyses.core.batching import map_with_backoff
 from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.inference import BATCH, predict_logits
-from scs_eval.analyses.core.inputs import as_images, as_labels, as_model
+from scs_eval.analyses.core.inputs import as_examples, as_model
 from scs_eval.analyses.core.labelled_images import ImageSet, LabelledImages
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.parallel import broadcast_from_main
@@ -26,6 +26,7 @@ from scs_eval.analyses.localisation.options import BCOS_V2, LocalisationOptions
 from scs_eval.analyses.localisation.result import LocalisationResult
 from scs_eval.analyses.localisation.score import Scorer, ceiling, default_smooth, smoothed
 from scs_eval.errors import InputError
+from scs_eval.images import Images
 from scs_eval.models.layers import BcosConv2d, BcosLinear
 from scs_eval.progress import Progress
 
@@ -57,10 +58,8 @@ class LocalisationRun:
         label: str, seed: int,
     ) -> "LocalisationRun":  # fmt: skip
         """Raise whatever is wrong with the request before any mosaic is explained."""
-        model, data = (
-            as_model(model),
-            ImageSet(as_images(data.images), as_labels(data.labels), data.classes, data.indices),
-        )
+        given = as_examples(data)
+        model, data = as_model(model), ImageSet(given.images, given.labels, data.classes, given.indices)
         size = check_data(data, method)
         positions = positions_of(mosaics, data.indices)
         scorer = _scorer(options, method, size=size, side=mosaics.side)
@@ -200,7 +199,7 @@ class RunState:
             self.saved = time.monotonic()
 
 
-def image_logits(model: nn.Module, images: Tensor, *, classes: int, progress: Progress | None = None) -> Tensor:
+def image_logits(model: nn.Module, images: Images, *, classes: int, progress: Progress | None = None) -> Tensor:
     """The model's logits (N, classes) for single images: what mosaics are chosen by."""
     check_images(images)
     with evaluating(model):

@@ -12,26 +12,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.core.batching import images_at_once
 from scs_eval.analyses.core.inference import predict_logits
-from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.parallel import shared_map
-from scs_eval.analyses.core.validation import check_images, check_labels, count_logits
+from scs_eval.analyses.core.validation import check_images, check_labels
 from scs_eval.analyses.neurons.directions import Directions, choose_directions, no_directions
 from scs_eval.analyses.neurons.peaks import Peaks, find_peaks, output_channels
 from scs_eval.analyses.neurons.result import NeuronsComparison as NeuronsComparison
 from scs_eval.analyses.neurons.result import NeuronsResult as NeuronsResult
 from scs_eval.analyses.plotting import colour
 from scs_eval.errors import InputError
+from scs_eval.images import Images
 from scs_eval.models.explain.activations import at_positions, find_layer
 from scs_eval.models.explain.decomposition import Decomposition, decompose
 
 TOP = 7  # images for each feature, as in Fig. 12
+BATCH = 50
 
 
 def neurons(
-    model: nn.Module,
-    images: ArrayLike,
+    model: ModelLike,
+    images: ImagesLike,
     targets: ArrayLike | None = None,
     *,
     layer: str,
@@ -43,21 +46,23 @@ def neurons(
     label: str = "model",
     picture: str = "paper",
     top: int = TOP,
-    batch_size: int = 50,
+    batch_size: int | None = None,
 ) -> NeuronsResult:
     """Explain channels of a layer, and its most contributing directions, by the images (n, 3, H, W) they answer to.
 
     layer: the name of a module. channels: which neurons. directions: how many, of those that contribute most to the
     logits of targets (n,), by default the predicted classes. top: images for each, at their strongest position.
+    images: arrays, or data that bring labels, classes and indices. batch_size: by default 50, fewer of large images.
     """
-    model, pictures = as_model(model), as_images(images)
+    model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
+    pictures, numbers = data.images, data.indices
     check_images(pictures)
+    batch_size = images_at_once(pictures, BATCH) if batch_size is None else batch_size
     _check_choices(channels, directions, top, picture, batch_size)
-    wanted, truth = (None if given is None else as_labels(given) for given in (targets, labels))
-    numbers = torch.arange(len(pictures)) if indices is None else as_labels(indices, what="indices").cpu()
+    wanted, truth = None if targets is None else as_labels(targets), None if labels is None else data.labels
     with torch.inference_mode(False), evaluating(model):
         kind = type(find_layer(model, layer)).__name__
-        names = tuple(classes or map(str, range(count_logits(model, pictures[:1]))))
+        names = data.class_names(model)
         for given in (wanted, truth):
             if given is not None:
                 check_labels(given, images=pictures, classes=names)
@@ -65,10 +70,10 @@ def neurons(
         vectors = _vectors(model, pictures, channels, chosen, layer)
         peaks = find_peaks(model, pictures, vectors, layer=layer, top=top, batch_size=batch_size)
         decompositions = _explain(model, pictures, vectors, peaks, layer, batch_size)
-    known = torch.full((len(pictures),), -1) if truth is None else truth.long().cpu()
+    known = data.labels.long().cpu()
     return NeuronsResult(
         label=label,
-        settings={"device": str(device_of(model)), "batch_size": batch_size},
+        settings={**data.settings, "device": str(device_of(model)), "batch_size": batch_size},
         layer=layer,
         kind=kind,
         searched=len(pictures),
@@ -79,13 +84,13 @@ def neurons(
         indices=numbers[peaks.images].numpy(),
         labels=known[peaks.images].numpy(),
         positions=peaks.positions(peaks.offsets).numpy(),
-        images=pictures.cpu()[peaks.images].numpy(),
+        images=pictures[peaks.images].cpu().numpy(),
         picture=picture,
         **_arrays(decompositions, peaks),
     )
 
 
-def _vectors(model: nn.Module, images: Tensor, channels: Sequence[int], chosen: Directions, layer: str) -> Tensor:
+def _vectors(model: nn.Module, images: Images, channels: Sequence[int], chosen: Directions, layer: str) -> Tensor:
     """(K, C) unit vectors: the neurons, then the directions."""
     width = output_channels(model, images[:1], layer=layer)
     if wrong := [channel for channel in channels if not 0 <= channel < width]:
@@ -114,20 +119,19 @@ def _check_choices(channels: Sequence[int], directions: int, top: int, picture: 
 
 
 def _directions(
-    model: nn.Module, images: Tensor, targets: Tensor | None, layer: str, count: int, classes: int, batch_size: int
+    model: nn.Module, images: Images, targets: Tensor | None, layer: str, count: int, classes: int, batch_size: int
 ) -> Directions:
     """The directions asked for, for the predicted classes unless others are given."""
     if not count:
         return no_directions(output_channels(model, images[:1], layer=layer))
-    images = images.to(device_of(model))
     if targets is None:
         targets = predict_logits(model, images, classes=classes, batch_size=batch_size).argmax(1)
-    targets = targets.long().to(images.device)
+    targets = targets.long().to(device_of(model))
     return choose_directions(model, images, targets, layer=layer, count=count, batch_size=batch_size)
 
 
 def _explain(
-    model: nn.Module, images: Tensor, vectors: Tensor, peaks: Peaks, layer: str, batch_size: int
+    model: nn.Module, images: Images, vectors: Tensor, peaks: Peaks, layer: str, batch_size: int
 ) -> list[Decomposition]:
     """The activations at all peaks taken apart, feature by feature, several images at a time."""
     which, positions = peaks.images.flatten(), peaks.offsets.flatten()

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.core.parallel import shared_map
+from scs_eval.analyses.core.batching import map_images
 from scs_eval.errors import InputError
+from scs_eval.images import Images
 from scs_eval.models.explain.activations import capture_output, features
 from scs_eval.models.explain.dynamic_linear import explanation_mode
 
@@ -43,16 +44,19 @@ def no_directions(channels: int) -> Directions:
 
 
 def choose_directions(
-    model: nn.Module, images: Tensor, targets: Tensor, *, layer: str, count: int, batch_size: int = 50
+    model: nn.Module, images: Images, targets: Tensor, *, layer: str, count: int, batch_size: int = 50
 ) -> Directions:
     """The `count` directions in `layer` that contribute most to the logits of `targets` (n,) for images (n, 3, H, W).
 
-    The model must be in evaluation mode, and images and targets where it is.
+    The model must be in evaluation mode, and targets where it is.
     """
     if count < 1:
         raise InputError(f"expected at least 1 direction, got {count}")
-    batches = zip(images.split(batch_size), targets.split(batch_size), strict=True)
-    offers = shared_map(lambda batch: _offers(model, *batch, layer), batches)
+
+    def offers_of(batch: Tensor, part: slice) -> tuple[Tensor, ...]:
+        return _offers(model, batch.to(targets.device), targets[part], layer)
+
+    offers = map_images(offers_of, images, size=batch_size)
     vectors, positions, contributions, logits = (torch.cat(parts) for parts in zip(*offers, strict=True))
     per_image = len(positions) // len(images)
     order = contributions.argsort(dim=0, descending=True, stable=True)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.core.batching import map_images
 from scs_eval.analyses.core.model_state import device_of
-from scs_eval.analyses.core.parallel import shared_map
+from scs_eval.images import Images
 from scs_eval.models.explain.activations import capture_output, features
 from scs_eval.models.explain.dynamic_linear import explanation_mode
 
@@ -31,19 +32,19 @@ def output_channels(model: nn.Module, image: Tensor, *, layer: str) -> int:
 
 
 def find_peaks(
-    model: nn.Module, images: Tensor, vectors: Tensor, *, layer: str, top: int, batch_size: int = 50
+    model: nn.Module, images: Images, vectors: Tensor, *, layer: str, top: int, batch_size: int = 50
 ) -> Peaks:
     """The `top` images (n, 3, H, W) in which v·a is largest, for each v of vectors (K, C); one position per image.
 
     Largest with its sign: an answer to the opposite of a feature is another feature, which -v finds.
     """
 
-    def strongest(batch: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
+    def strongest(batch: Tensor, _part: slice) -> tuple[Tensor, Tensor, torch.Size]:
         output = _output(model, batch, layer)
         maxima = torch.einsum("kc,ncp->nkp", vectors.to(output), features(output)).max(-1)
         return maxima.values.cpu(), maxima.indices.cpu(), output.shape[1:]
 
-    strengths, offsets, shapes = zip(*shared_map(strongest, images.split(batch_size)), strict=True)
+    strengths, offsets, shapes = zip(*map_images(strongest, images, size=batch_size), strict=True)
     order = torch.cat(strengths).argsort(dim=0, descending=True, stable=True)[:top]
     return Peaks(order.T, torch.cat(offsets).gather(0, order).T, shapes[0])
 

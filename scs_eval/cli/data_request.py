@@ -48,7 +48,7 @@ class DataRequest:
         size: of a model's images, which --size overrules. num_classes: of the models, which only a folder asks.
         """
         from scs_eval.data import load_data
-        from scs_eval.data.load import NAMES
+        from scs_eval.data.sources import NAMES
 
         side = self.size or size
         folder: dict[str, Any] = {}

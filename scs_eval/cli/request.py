@@ -69,7 +69,7 @@ class Request:
         """As many classes an untrained network gets."""
         if not any(asked.weights == UNTRAINED for asked in self.models):
             return None
-        from scs_eval.data.load import count_classes
+        from scs_eval.data.sources import count_classes
 
         return count_classes(self.data.source)
 

@@ -1,4 +1,4 @@
-"""Which classes the folders of a data set are: ImageNet's by synset or name, or those of a list beside the images.
+"""Which classes the folders of a data set are: ImageNet's or CIFAR's by name, or those of a list beside the images.
 
 A network's logits have an order; that of class folders is alphabetical. Where a folder holds only some of the network's
 classes, or calls them by WordNet's synsets (n02123045 is the tabby cat), a list says which is which.
@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from scs_eval.data.cifar10 import CLASSES as CIFAR10
+from scs_eval.data.cifar100 import CLASSES as CIFAR100
 from scs_eval.errors import InputError, check_name
 
 LIST = "classes.txt"
@@ -31,27 +33,46 @@ def arrange(folder: Path, found: Names, *, num_classes: int | None) -> tuple[Nam
     """The classes' names, and where among them stands each of the class folders `found`.
 
     The names are those of all `num_classes` logits if a list has as many: the folder's own `classes.txt`, else
-    ImageNet's if it has all that were found. Without such a number they are those of `classes.txt` or of `found`.
+    ImageNet's or CIFAR's if it has all that were found. Without such a number they are those of `classes.txt` or of
+    `found`.
     """
     for name in found:
         check_name(name, what="class name")
     own = _own_list(folder)
-    listed = own or _imagenet_of(found)
+    listed = own or _known_of(found, num_classes)
     if listed and (num_classes == len(listed) or (own and num_classes is None)):
         keys = list(listed)
         return tuple(listed.values()), np.array([keys.index(_key(name, listed, folder)) for name in found])
     if num_classes not in (None, len(found)):
         raise InputError(
             f"the network tells {num_classes} classes apart, and {folder} has {len(found)} ({_few(found)}); name its "
-            f"class folders as ImageNet does (n02123045 or tabby), or list the network's classes in {folder / LIST}, "
-            "a line for each: folder, tab, name"
+            f"class folders as ImageNet does (n02123045 or tabby) or CIFAR (cat), or list the network's classes in "
+            f"{folder / LIST}, a line for each: folder, tab, name"
         )
     return tuple(listed[_key(name, listed, folder)] for name in found) if listed else found, np.arange(len(found))
 
 
-def _imagenet_of(found: Names) -> Listed | None:
-    known = {*imagenet(), *map(_plain, imagenet().values())}
-    return imagenet() if all(name in known or _plain(name) in known for name in found) else None
+def known_classes(count: int | None) -> Names:
+    """What a network with so many classes most likely calls them: CIFAR's or ImageNet's names, else their numbers."""
+    listed = _lists().get(count or 0)
+    return tuple(listed.values()) if listed else tuple(map(str, range(count or 0)))
+
+
+def _lists() -> dict[int, Listed]:
+    """The lists that everybody knows, by their length."""
+    return {len(CIFAR10): dict(zip(CIFAR10, CIFAR10, strict=True)), 100: dict(zip(CIFAR100, CIFAR100, strict=True)),
+            len(imagenet()): imagenet()}  # fmt: skip
+
+
+def _known_of(found: Names, count: int | None) -> Listed | None:
+    """The known list of that length if it has all that were found, else ImageNet's if that has."""
+    candidates = [_lists().get(count or 0), imagenet()]
+    return next((listed for listed in candidates if listed and _has_all(listed, found)), None)
+
+
+def _has_all(listed: Listed, found: Names) -> bool:
+    known = {*listed, *map(_plain, listed.values())}
+    return all(name in known or _plain(name) in known for name in found)
 
 
 def _own_list(folder: Path) -> Listed | None:

@@ -1,7 +1,9 @@
-"""One image file of any kind to RGB in [0, 1]."""
+"""One image file of any kind to RGB."""
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,15 @@ class UnreadableImageError(InputError):
 
 
 def read_image(path: Path, *, size: int | None = None, resize: int | None = None) -> NDArray[np.float32]:
-    """The image as (3, H, W) RGB in [0, 1], turned upright by its EXIF orientation.
+    """The image as (3, H, W) RGB in [0, 1]: `read_pixels` as floats."""
+    pixels = read_pixels(path, size=size, resize=resize)
+    return pixels.astype(np.float32) / np.float32(255) if pixels.dtype == np.uint8 else pixels.astype(np.float32)
+
+
+def read_pixels(
+    path: Path, *, size: int | None = None, resize: int | None = None
+) -> NDArray[np.uint8] | NDArray[np.float32]:
+    """The image as (3, H, W) RGB, turned upright by its EXIF orientation: bytes, or floats in [0, 1] if it has more.
 
     Transparent parts show white. 16-bit greyscale keeps its depth (Pillow reads 16-bit colour as 8-bit); of an
     animation the first frame counts. With `size`, the shorter side is scaled to it, or to `resize` if that is given
@@ -30,10 +40,7 @@ def read_image(path: Path, *, size: int | None = None, resize: int | None = None
             if size is not None:
                 upright = _centre(upright, size, resize)
     except Exception as error:  # decoders raise anything from SyntaxError to struct.error on a damaged file
-        reason = str(error) or type(error).__name__
-        raise UnreadableImageError(
-            f"expected a readable image, got {path} ({reason}); repair or remove it, or skip such files with --skip-bad"
-        ) from error
+        raise UnreadableImageError(_complaint(path, error)) from error
     return _planes(upright)
 
 
@@ -83,8 +90,31 @@ def _flatten_16_bit(image: Image.Image) -> Image.Image:
     return Image.fromarray(grey)
 
 
-def _planes(image: Image.Image) -> NDArray[np.float32]:
-    pixels = np.asarray(image, dtype=np.float32)
+def _planes(image: Image.Image) -> NDArray[np.uint8] | NDArray[np.float32]:
     if image.mode == "F":
-        return np.stack([pixels] * 3).clip(0, 1)
-    return np.ascontiguousarray(pixels.transpose(2, 0, 1)) / np.float32(255)
+        return np.stack([np.asarray(image, dtype=np.float32)] * 3).clip(0, 1)
+    return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
+
+
+def stored_size(path: Path) -> tuple[int, int]:
+    """Height and width as the file's header says, before it is turned upright; without decoding it."""
+    try:
+        with _open(path) as image:
+            return image.height, image.width
+    except Exception as error:
+        raise UnreadableImageError(_complaint(path, error)) from error
+
+
+def _complaint(path: Path, error: Exception) -> str:
+    reason = str(error) or type(error).__name__
+    return f"expected a readable image, got {path} ({reason}); repair or remove it, or skip such files with --skip-bad"
+
+
+def scale_pixels(size: int, resize: int | None = None) -> Callable[[Any], Image.Image]:
+    """From a PIL image or an array of bytes (H, W[, 3]) to RGB of size × size pixels, as `read_pixels` scales files."""
+
+    def prepare(image: Any) -> Image.Image:
+        picture = image if isinstance(image, Image.Image) else Image.fromarray(np.asarray(image))
+        return _centre(_flatten(picture), size, resize)
+
+    return prepare

@@ -7,20 +7,24 @@ from dataclasses import dataclass, replace
 import torch
 
 from scs_eval.errors import InputError
+from scs_eval.images import Images, take
+
+UNLABELLED = -1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageData:
-    """Labelled images of one size.
+    """Images of one size, with their labels if they have any.
 
-    images: float32 (N, 3, H, W), RGB in [0, 1].
-    labels: int64 (N,), positions in `classes`.
+    images: float32 (N, 3, H, W), RGB in [0, 1]: a tensor, or `StreamedImages`, which are read when they are used;
+        both give a tensor for `images[positions]`, and `images[:]` is all of them.
+    labels: int64 (N,), positions in `classes`; −1 for all where nobody knows.
     classes: the names of the classes.
     indices: int64 (N,), the position of each image in the original set (CIFAR-10 test index, place in the folder).
     source: what the images came from: "sample", "cifar10:test", "cifar10:train" or the folder's path.
     """
 
-    images: torch.Tensor
+    images: Images
     labels: torch.Tensor
     classes: tuple[str, ...]
     indices: torch.Tensor
@@ -40,22 +44,31 @@ class ImageData:
             self._check_ranges()
 
     def _check_ranges(self) -> None:
-        low, high = self.images.min().item(), self.images.max().item()
-        if not (low >= 0 and high <= 1):  # written so that NaN fails too
-            raise InputError(f"expected images in [0, 1], got [{low:.3g}, {high:.3g}]; give them before normalising")
+        if isinstance(self.images, torch.Tensor):  # others are looked at when they are read
+            low, high = self.images.min().item(), self.images.max().item()
+            if not (low >= 0 and high <= 1):  # written so that NaN fails too
+                raise InputError(
+                    f"expected images in [0, 1], got [{low:.3g}, {high:.3g}]; give them before normalising"
+                )
         first, last = self.labels.min().item(), self.labels.max().item()
-        if first < 0 or last >= len(self.classes):
+        if self.labelled and (first < 0 or last >= len(self.classes)):
             raise InputError(f"expected labels from 0 to {len(self.classes) - 1}, got {first} to {last}")
 
     def __len__(self) -> int:
         return self.images.shape[0]
 
+    @property
+    def labelled(self) -> bool:
+        """Whether the classes of the images are known."""
+        return not bool((self.labels == UNLABELLED).all())
+
     def __repr__(self) -> str:
         size = "×".join(map(str, self.images.shape[1:]))
-        return f"ImageData({len(self)} images of {size}, {len(self.classes)} classes, source={self.source!r})"
+        kinds = f"{len(self.classes)} classes" if self.labelled else "no labels"
+        return f"ImageData({len(self)} images of {size}, {kinds}, source={self.source!r})"
 
     def subset(self, positions: torch.Tensor | slice) -> ImageData:
         """The images at `positions` (integers, a mask or a slice), in that order."""
         return replace(
-            self, images=self.images[positions], labels=self.labels[positions], indices=self.indices[positions]
+            self, images=take(self.images, positions), labels=self.labels[positions], indices=self.indices[positions]
         )

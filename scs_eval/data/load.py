@@ -1,5 +1,7 @@
-"""`load_data`: the one way from the name of some images to the images."""
+"""`load_data`: the one way from the name of some images, or from arrays or a dataset, to the images."""
 
+import warnings
+from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -8,90 +10,181 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from scs_eval.data.arrays import ArrayReader
 from scs_eval.data.choice import choose
-from scs_eval.data.cifar10 import CLASSES, read_cifar10
-from scs_eval.data.folder import list_images, read_folder, split_folder
+from scs_eval.data.cifar10c import PREFIX
+from scs_eval.data.decode import scale_pixels
+from scs_eval.data.folder import FileReader, common_size
 from scs_eval.data.image_data import ImageData
-from scs_eval.data.sample import read_sample, sample_classes
 from scs_eval.data.scaling import refuse_beyond_memory, scaled
-from scs_eval.errors import InputError, did_you_mean
+from scs_eval.data.sources import Opened, open_source
+from scs_eval.datasets import open_dataset
+from scs_eval.errors import InputError
+from scs_eval.images import Images, Reader, StreamedImages
 
-NAMES = ("sample", "cifar10")
+IN_MEMORY = 2**30  # bytes of floats that a set may take; a larger one is scaled and turned to floats when it is used
 
 
 def load_data(
-    source: str | Path = "sample",
+    source: Any = "sample",
     *,
+    labels: Any = None,
+    classes: Sequence[str] | None = None,
     n: int | None = None,
     seed: int = 0,
     size: int | None = None,
     resize: int | None = None,
     split: str = "test",
     data_dir: str | Path | None = None,
+    indices: Sequence[int] | None = None,
+    exclude: Sequence[int] | None = None,
     skip_bad: bool = False,
     num_classes: int | None = None,
 ) -> ImageData:
-    """Images in [0, 1] with their labels.
+    """Images in [0, 1], with their labels where there are any.
 
-    source: "sample" (1,000 CIFAR-10 test images, bundled), "cifar10", or the path of a folder of class folders, also of
-        one that has them in `val` and `train`, as ImageNet's.
+    source: "sample" (1,000 CIFAR-10 test images, bundled), "cifar10", "cifar100", "mnist", "fashion-mnist",
+        "cifar10-c:CORRUPTION[:SEVERITY]" or one of its files; an image file; a folder of images, or of class folders,
+        also of one that has them in `val` and `train`, as ImageNet's; an .npz file with `images` and `labels`; an array
+        or tensor of images; a dataset of torch or of Hugging Face. Files and datasets are read when they are used.
+    labels, classes: of an array: (N,) whole numbers, and what they are called.
     n: how many images; chosen at random by `seed`, evenly over the classes, kept in the order of the source. None: all.
     size: scale to size × size pixels, bilinear with antialiasing; what is not square is cropped to its centre. None:
         as they are, which for a folder must be squares of one size.
-    resize: for a folder, scale the shorter side to this many pixels before size × size are cropped: 256 with size=224
+    resize: for files, scale the shorter side to this many pixels before size × size are cropped: 256 with size=224
         is how ImageNet networks are evaluated. None: scale to `size`.
-    split: "test" or "train"; cifar10 has both, and a folder with `train` in it.
-    data_dir: where cifar10 is looked for, before $SCS_EVAL_DATA and the user cache.
-    skip_bad: leave out unreadable images of a folder, with a warning that says how many.
+    split: "test" or "train"; of sets that have both, and of a folder with `train` in it.
+    data_dir: where sets are looked for by name, before $SCS_EVAL_DATA and the user cache.
+    indices, exclude: only images with these indices, and none with those: whole numbers, as `ImageData.indices`.
+    skip_bad: read every file once, and leave out those that are unreadable, with a warning that says how many.
     num_classes: how many classes the network has that is to see a folder. If they are more than the class folders,
-        those must be called as ImageNet's classes are or be listed in classes.txt there. None: as many as folders.
+        those must be called as ImageNet's or CIFAR's classes are or be listed in classes.txt there.
     """
     for name, value, least in (("n", n, 1), ("seed", seed, 0), ("size", size, 1), ("resize", resize, size or 1)):
         _check_whole(name, value, least)
     if resize is not None and size is None:
         raise InputError(f"expected a size to crop to with resize {resize}, got none; give both")
     _check_split(source, split)
-    if source == "sample":
-        images, labels, indices = read_sample()
-        return _pick(images, labels, indices, classes=sample_classes(), source="sample", n=n, seed=seed, size=size)
-    if source == "cifar10":
-        images, labels = read_cifar10(data_dir, train=split == "train")
-        name = f"cifar10:{split}"
-        return _pick(images, labels, np.arange(len(labels)), classes=CLASSES, source=name, n=n, seed=seed, size=size)
-    folder = split_folder(_folder(source), split)
-    sizes = {"size": size, "resize": resize}
-    return read_folder(folder, n=n, seed=seed, skip_bad=skip_bad, num_classes=num_classes, **sizes)
+    opened = open_source(source, labels, classes, split=split, data_dir=data_dir, num_classes=num_classes)
+    if size is not None:
+        refuse_beyond_memory(n or len(opened.indices), size)
+    usable = _usable(opened, indices, exclude)
+    if isinstance(opened.pixels, list):
+        return _files(opened, usable, n=n, seed=seed, size=size, resize=resize, skip_bad=skip_bad)
+    if isinstance(opened.pixels, np.ndarray):
+        images: Images = _array(opened.pixels, chosen := _choose(opened, usable, n=n, seed=seed), size)
+        return _data(opened, images, chosen)
+    dataset = open_dataset(opened.pixels, prepare=None if size is None else scale_pixels(size, resize))
+    return _data(opened, dataset.images.subset(chosen := _choose(opened, usable, n=n, seed=seed)), chosen)
 
 
-def count_classes(source: str | Path) -> int:
-    """How many classes a source has, without reading an image."""
-    if source in NAMES:
-        return len(CLASSES)
-    return len(list_images(split_folder(_folder(source), "test"))[0])
+def _usable(opened: Opened, only: Sequence[int] | None, exclude: Sequence[int] | None) -> NDArray[np.bool_]:
+    """(N,) which of the images may be chosen."""
+    usable = np.ones(len(opened.indices), dtype=np.bool_)
+    for numbers, keep in ((only, True), (exclude, False)):
+        if numbers is not None:
+            given = np.asarray(numbers, dtype=np.int64)
+            missing = given[~np.isin(given, opened.indices)]
+            if keep and len(missing):
+                raise _no_such_index(int(missing[0]), opened)
+            usable &= np.isin(opened.indices, given) == keep
+    if not usable.any():
+        raise InputError(f"none of the {len(usable)} images of {opened.source} is left to choose from")
+    return usable
 
 
-def _pick(
-    images: NDArray[np.uint8],
-    labels: NDArray[np.int64],
-    indices: NDArray[np.int64],
+def _no_such_index(index: int, opened: Opened) -> InputError:
+    near = sorted(opened.indices[np.abs(opened.indices - index).argsort(kind="stable")[:3]].tolist())
+    return InputError(f"no image with index {index} in {opened.source}; the nearest are {', '.join(map(str, near))}")
+
+
+def _choose(opened: Opened, usable: NDArray[np.bool_], *, n: int | None, seed: int) -> NDArray[np.int64]:
+    return choose(opened.labels, n=n, seed=seed, usable=usable)
+
+
+def _data(opened: Opened, images: Images, chosen: NDArray[np.int64]) -> ImageData:
+    return ImageData(
+        images=images,
+        labels=torch.from_numpy(opened.labels[chosen]),
+        classes=opened.classes,
+        indices=torch.from_numpy(opened.indices[chosen]),
+        source=opened.source,
+    )
+
+
+def _array(pixels: NDArray[Any], chosen: NDArray[np.int64], size: int | None) -> Images:
+    """Floats in memory; images that would take too much of it are made of the array when they are used."""
+    height, width = (size, size) if size is not None else pixels.shape[2:]
+    if 4 * len(chosen) * 3 * height * width > IN_MEMORY:
+        return StreamedImages(ArrayReader(pixels, size=size), chosen, (height, width))
+    floats = torch.from_numpy(pixels[chosen])
+    floats = floats.float().div_(255) if floats.dtype == torch.uint8 else floats
+    return floats if size is None else scaled(floats, size)
+
+
+def _files(
+    opened: Opened,
+    usable: NDArray[np.bool_],
     *,
-    classes: tuple[str, ...],
-    source: str,
     n: int | None,
     seed: int,
     size: int | None,
+    resize: int | None,
+    skip_bad: bool,
 ) -> ImageData:
-    chosen = choose(labels, n=n, seed=seed)
-    if size is not None:
-        refuse_beyond_memory(len(chosen), size)
-    pixels = torch.from_numpy(images[chosen]).float().div_(255)
-    return ImageData(
-        images=pixels if size is None else scaled(pixels, size),
-        labels=torch.from_numpy(labels[chosen]),
-        classes=classes,
-        indices=torch.from_numpy(indices[chosen]),
-        source=source,
-    )
+    """Files, unread. With skip_bad each is read once now; one that cannot be is replaced by another where n asks."""
+    reader = FileReader(opened.pixels, size=size, resize=resize)
+    checked: set[int] = set()
+    bad: dict[int, InputError] = {}
+    chosen = _choose(opened, usable, n=n, seed=seed)
+    while skip_bad and (unknown := [i for i in chosen.tolist() if i not in checked]):
+        new = find_unreadable(reader, unknown)
+        checked.update(unknown)
+        bad.update(new)
+        usable[list(new)] = False
+        _refuse_if_none(usable, bad, reader)
+        chosen = _choose(opened, usable, n=n, seed=seed)
+    _report_skipped([reader.paths[i] for i in sorted(bad)])
+    shape = (size, size) if size is not None else common_size([reader.paths[i] for i in chosen])
+    return _data(opened, StreamedImages(reader, chosen, shape), chosen)
+
+
+def find_unreadable(reader: FileReader, numbers: Sequence[int]) -> dict[int, InputError]:
+    """Read these files once: which of them cannot be, and why."""
+    every = StreamedImages(_AnySize(reader), np.asarray(numbers), (1, 1))
+    return {int(numbers[position]): error for position, error in every.errors()}
+
+
+class _AnySize:
+    """A reader that decodes an image and forgets it, whatever its size is."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.reader[index]
+        return torch.zeros(3, 1, 1, dtype=torch.uint8)
+
+    def name(self, index: int) -> str:
+        """As the reader calls it."""
+        return self.reader.name(index)
+
+    def identity(self, index: int) -> str:
+        """As the reader says."""
+        return self.reader.identity(index)
+
+
+def _refuse_if_none(usable: NDArray[np.bool_], bad: dict[int, InputError], reader: FileReader) -> None:
+    if not usable.any():
+        raise InputError(
+            f"expected readable images, got {len(bad)} unreadable ones, the first {reader.paths[min(bad)]}"
+        )
+
+
+def _report_skipped(skipped: list[Path]) -> None:
+    if skipped:
+        count = "1 unreadable image" if len(skipped) == 1 else f"{len(skipped)} unreadable images"
+        warnings.warn(f"skipped {count}, the first {skipped[0]}", stacklevel=4)
 
 
 def _check_whole(name: str, value: Any, least: int) -> None:
@@ -99,20 +192,8 @@ def _check_whole(name: str, value: Any, least: int) -> None:
         raise InputError(f"expected {name} as a whole number of at least {least}, got {value!r}")
 
 
-def _check_split(source: str | Path, split: str) -> None:
+def _check_split(source: Any, split: str) -> None:
     if split not in ("test", "train"):
         raise InputError(f"expected the split 'test' or 'train', got {split!r}")
-    if split == "train" and source == "sample":
-        raise InputError(f"expected source 'cifar10' with split 'train', got {str(source)!r}, which has no such split")
-
-
-def _folder(source: str | Path) -> Path:
-    """The path, unless it reads like a misspelt name."""
-    try:
-        path = Path(source).expanduser()
-        if source != "" and (path.exists() or len(path.parts) > 1):
-            return path
-    except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, no such user
-        raise InputError(f"expected a folder of class folders, got {str(source)!r}: {error}") from error
-    hint = did_you_mean(str(source).lower(), NAMES, otherwise="there is no such folder", most=1)
-    raise InputError(f"expected 'sample', 'cifar10' or a folder of class folders, got {str(source)!r}; {hint}")
+    if split == "train" and isinstance(source, str) and (source == "sample" or source.startswith(f"{PREFIX}:")):
+        raise InputError(f"expected source 'cifar10' with split 'train', got {source!r}, which has no such split")

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from scs_eval.errors import InputError
 
+BATCH = 8  # images that should fit at once
+
 
 def scaled(images: Tensor, size: int) -> Tensor:
     """Images (N, C, H, W) in [0, 1] as size × size pixels, bilinear with antialiasing."""
@@ -15,12 +17,13 @@ def scaled(images: Tensor, size: int) -> Tensor:
 
 
 def refuse_beyond_memory(count: int, size: int) -> None:
-    """Raise, before it is tried, for images (count, 3, size, size) that this machine cannot hold."""
-    needed = count * 3 * size**2 * 4
+    """Raise, before it is tried, where this machine cannot hold even a few of `count` images of that size."""
+    together = min(count, BATCH)
+    needed = together * 3 * size**2 * 4
     if needed > (memory := _memory()):
         raise InputError(
-            f"expected images that fit in memory ({memory / 1e9:,.0f} GB), got {count:,} of {size:,}×{size:,} pixels "
-            f"({needed / 1e9:,.0f} GB); choose a smaller size or fewer images"
+            f"expected images that fit in memory ({memory / 1e9:,.0f} GB), got {together} of {size:,}×{size:,} pixels "
+            f"({needed / 1e9:,.0f} GB) for one batch; choose a smaller size"
         )
 
 

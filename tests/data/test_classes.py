@@ -11,7 +11,7 @@ from torchvision.models import ResNet18_Weights
 from scs_eval import InputError, load_data
 from scs_eval.data.class_names import imagenet
 from scs_eval.data.folder import list_images
-from scs_eval.data.load import count_classes
+from scs_eval.data.sources import count_classes
 
 
 def folders(root: Path, *names: str) -> Path:

@@ -25,8 +25,9 @@ def animals(tmp_path):
 
 def values(data):
     """The grey value of each image, which tells which one it is."""
-    assert torch.equal(data.images, data.images[:, :1, :1, :1].expand_as(data.images))
-    return (data.images[:, 0, 0, 0] * 255).round().int().tolist()
+    images = data.images[:]
+    assert torch.equal(images, images[:, :1, :1, :1].expand_as(images))
+    return (images[:, 0, 0, 0] * 255).round().int().tolist()
 
 
 def test_by_class_and_name(animals):
@@ -64,12 +65,14 @@ def test_n_and_seed(animals):
     assert len({tuple(load_data(animals, n=4, seed=seed).indices.tolist()) for seed in range(10)}) > 1
 
 
-def test_only_the_chosen_are_decoded(animals, monkeypatch):
+def test_only_what_is_used_is_decoded(animals, monkeypatch):
     decoded = []
-    original = folder_module.read_image
-    monkeypatch.setattr(folder_module, "read_image", lambda p, **kw: decoded.append(p) or original(p, **kw))
-    data = load_data(animals, n=2)
-    assert decoded == [list_images(animals)[1][i] for i in data.indices]
+    original = folder_module.read_pixels
+    monkeypatch.setattr(folder_module, "read_pixels", lambda p, **kw: decoded.append(p) or original(p, **kw))
+    data = load_data(animals, n=4)
+    assert decoded == []
+    data.images[1:3]
+    assert decoded == [list_images(animals)[1][i] for i in data.indices[1:3]]
 
 
 def test_one_size_is_kept_and_others_need_a_size(animals):
@@ -101,7 +104,7 @@ def test_scales_like_the_sample(tmp_path, size):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray((image * 255).round().byte().permute(1, 2, 0).numpy()).save(path)
     # Pillow rounds to 8 bits after each of its two passes; half a step each, and a little for its fixed-point weights.
-    assert torch.allclose(load_data(tmp_path / "data", size=size).images, sample.images, atol=1.1 / 255)
+    assert torch.allclose(load_data(tmp_path / "data", size=size).images[:], sample.images, atol=1.1 / 255)
 
 
 def test_missing(tmp_path):
@@ -109,21 +112,29 @@ def test_missing(tmp_path):
         load_data(tmp_path / "nowhere")
 
 
-def test_a_file(tmp_path):
-    save(tmp_path / "image.png")
-    with pytest.raises(InputError, match=r"got the file .*image.png"):
-        load_data(tmp_path / "image.png")
+def test_one_image(tmp_path):
+    save(tmp_path / "image.png", 7)
+    data = load_data(tmp_path / "image.png")
+    assert (values(data), data.labels.tolist(), data.labelled, data.classes) == ([7], [-1], False, ())
+    assert "1 images of 3×4×4, no labels" in repr(data)
+    assert load_data(tmp_path / "image.png", num_classes=10).classes[3] == "cat"
+    (tmp_path / "text.png").write_text("no image")
+    with pytest.raises(InputError, match=r"readable image, got .*text.png"):
+        load_data(tmp_path / "text.png")
 
 
 def test_empty(tmp_path):
-    with pytest.raises(InputError, match=r"expected one folder per class in .*, got none"):
+    with pytest.raises(InputError, match=r"expected images \(.*\) or one folder per class in .*, got none"):
         load_data(tmp_path)
 
 
-def test_images_without_class_folders(tmp_path):
-    save(tmp_path / "image.png")
-    with pytest.raises(InputError, match="expected one folder per class"):
-        load_data(tmp_path)
+def test_images_without_class_folders_have_no_labels(tmp_path):
+    for i in range(3):
+        save(tmp_path / f"{i}.png", i)
+    data = load_data(tmp_path, n=2, seed=1)
+    assert not data.labelled
+    assert values(data) == data.indices.tolist()
+    assert len(data) == 2
 
 
 def test_empty_class_folder(animals):
@@ -146,7 +157,7 @@ def truncate(path):
 def test_truncated_image(animals):
     truncate(animals / "cat" / "1.png")
     with pytest.raises(InputError, match=r"readable image, got .*1.png \(.*\); .*--skip-bad"):
-        load_data(animals)
+        load_data(animals).images[:]
 
 
 def test_skip_bad(animals, recwarn):
@@ -187,14 +198,40 @@ def test_nothing_readable(animals):
         load_data(animals, skip_bad=True)
 
 
-def test_progress_only_on_a_terminal(animals, monkeypatch, capsys):
-    monkeypatch.setattr(folder_module, "LONG_LOAD", 1)
-    load_data(animals)
-    captured = capsys.readouterr()
-    assert captured.out == captured.err == ""
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    load_data(animals)
-    assert "Reading images" in capsys.readouterr().err
+def test_worker_processes_read_the_same_in_order_and_their_errors_are_one_line(tmp_path, monkeypatch):
+    shades = np.random.default_rng(0).permutation(100).tolist()
+    for i, shade in enumerate(shades):
+        save(tmp_path / "data" / "grey" / f"{i:03}.png", shade, size=(1, 1))
+    images = load_data(tmp_path / "data").images
+    monkeypatch.setattr("scs_eval.images.useful_workers", lambda count: 2)
+    before = torch.get_rng_state()
+    parts = [slice(0, 30), torch.tensor([5, 90]), slice(95, 100)]
+    read = [(batch[:, 0, 0, 0] * 255).round().int().tolist() for batch in images.batches(parts)]
+    assert read == [shades[:30], [shades[5], shades[90]], shades[95:]]
+    assert torch.equal(before, torch.get_rng_state())
+    truncate(tmp_path / "data" / "grey" / "050.png")
+    with pytest.raises(InputError, match=r"^expected a readable image, got .*050.png") as caught:
+        list(images.batches([*parts, slice(45, 55)]))
+    assert "\n" not in str(caught.value)
+
+
+def test_only_some_indices(animals):
+    assert values(load_data(animals, indices=[5, 0])) == [0, 12]
+    assert values(load_data(animals, exclude=[0, 1, 2, 77])) == [10, 11, 12]
+    assert load_data(animals, indices=[0, 1, 3], exclude=[1], n=2).indices.tolist() == [0, 3]
+    with pytest.raises(InputError, match=r"no image with index 9 in .*animals; the nearest are 3, 4, 5"):
+        load_data(animals, indices=[9])
+    with pytest.raises(InputError, match="none of the 6 images"):
+        load_data(animals, exclude=range(6))
+
+
+def test_an_image_that_changes_has_another_digest(animals):
+    before = load_data(animals).images.digest()
+    assert load_data(animals).images.digest() == before
+    assert load_data(animals, size=3).images.digest() != before
+    assert load_data(animals, n=4).images.digest() != before
+    save(animals / "cat" / "0.png", 77)
+    assert load_data(animals).images.digest() != before
 
 
 def test_images_are_copied_in_order(tmp_path):

@@ -96,9 +96,12 @@ def test_cifar10_indices_are_positions_in_the_set(tiny_cifar10):
         ({"split": "train"}, "source 'cifar10' with split 'train', got 'sample', which has no such split"),
         ({"source": "sampel"}, "got 'sampel'; did you mean sample?"),
         ({"source": "CIFAR-10"}, "got 'CIFAR-10'; did you mean cifar10?"),
-        ({"source": "zebra"}, "'sample', 'cifar10' or a folder of class folders, got 'zebra'; there is no such folder"),
-        ({"source": ""}, "got ''; there is no such folder"),
-        ({"source": "no/such"}, "a folder of class folders, got no/such; there is no such folder"),
+        (
+            {"source": "zebra"},
+            "sample, cifar10, .*, a folder of images or an image, got 'zebra'; there is no such folder or file",
+        ),
+        ({"source": ""}, "got ''; there is no such folder or file"),
+        ({"source": "no/such"}, "a folder of images or an image, got no/such; there is no such folder or file"),
         (
             {"source": "cifar10", "data_dir": "no/such"},
             "a folder as --data-dir, got 'no/such'; there is no such folder",

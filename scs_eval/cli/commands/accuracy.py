@@ -9,8 +9,8 @@ from scs_eval.progress import progress
 
 @click.command()
 @request_options("accuracy", default=(EVERY_SEED,))
-@click.option("--batch-size", type=COUNT, default=250, show_default=True, help="Images at once.")
-def command(request: Request, batch_size: int) -> None:
+@click.option("--batch-size", type=COUNT, help="Images at once.  [default: 250, fewer of more than 96 pixels]")
+def command(request: Request, batch_size: int | None) -> None:
     """Measure how often each MODEL is right, overall and for each class.
 
     MODEL is a name of the zoo, a pattern such as 'rohrer100k*' (trained models only), a checkpoint, torchvision:NAME or
@@ -24,19 +24,19 @@ def command(request: Request, batch_size: int) -> None:
       scs-eval accuracy rohrer100k_scs
       scs-eval accuracy 'rohrer100k*' --data cifar10
     """
-    with request.open() as session, progress("accuracy", len(session.models)) as advance:
-        from scs_eval.analyses.accuracy import accuracy
-        from scs_eval.analyses.core.result import side_by_side
-        from scs_eval.report.model_facts import known_facts
+    from scs_eval.analyses.accuracy import accuracy
+    from scs_eval.analyses.core.result import side_by_side
+    from scs_eval.report.model_facts import known_facts
 
+    with request.open() as session:
+        data = {name: session.all_images(name, n=request.data.n) for name in session.models}
         results = []
-        for name, named in session.models.items():
-            advance(0, name)
-            data = session.all_images(name, n=request.data.n)
-            result = accuracy(
-                named.model, data.images, data.labels, classes=data.classes, label=name, batch_size=batch_size,
-                known=known_facts(named.origin, named.architecture, data=data.source),
-            )  # fmt: skip
-            results.append(result.with_settings(session.settings(data)))
-            advance(1)
+        with progress("accuracy", sum(map(len, data.values()))) as advance:
+            for name, named in session.models.items():
+                advance(0, name)
+                result = accuracy(
+                    named.model, data[name], label=name, batch_size=batch_size, progress=advance,
+                    known=known_facts(named.origin, named.architecture, data=data[name].source),
+                )  # fmt: skip
+                results.append(result.with_settings(session.settings(data[name])))
         session.finish(side_by_side(results, label=request.out.name))

@@ -8,6 +8,7 @@ import click
 
 from scs_eval.cli.data_request import DataRequest
 from scs_eval.cli.params import SEED, complete_source, options_from
+from scs_eval.progress import progress
 
 if TYPE_CHECKING:
     from scs_eval.data import ImageData
@@ -28,8 +29,8 @@ def command(
 ) -> None:
     """Show which images are there and where they are looked for.
 
-    With a SOURCE (sample, cifar10, or a folder of class folders), read it and show what it holds: the way to check a
-    folder before a long run.
+    With a SOURCE (a name below, an image, a folder of images or of class folders, an .npz file), read all of it and
+    show what it holds: the way to check a folder before a long run.
 
     \b
     Examples:
@@ -52,7 +53,14 @@ def command(
 
 
 def _contents(data: "ImageData") -> dict[str, Any]:
-    counts = data.labels.bincount(minlength=len(data.classes)).tolist()
+    """What a source holds, every image of it read once: one that is damaged raises."""
+    from scs_eval.images import FEW, read_batches
+
+    parts = [slice(start, start + FEW) for start in range(0, len(data), FEW)]
+    with progress("reading", len(data)) as advance:
+        for batch in read_batches(data.images, parts):
+            advance(len(batch))
+    counts = data.labels[data.labels >= 0].bincount(minlength=len(data.classes)).tolist()
     return {
         "source": data.source,
         "images": len(data),

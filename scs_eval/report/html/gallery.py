@@ -64,7 +64,7 @@ def gallery(parts: Mapping[str, Result]) -> list[Entry]:
         return []
     first = next(iter(main.values()))
     pictures = max((result.images for result in main.values()), key=len)
-    count = min(len(pictures), *(len(result.labels) for kind in explained.values() for result in kind.values()))
+    count = min(len(pictures), *(len(result.maps) for kind in explained.values() for result in kind.values()))
     kind = explained["contributions"] if len(explained["contributions"]) == len(main) else explained["saliency"]
     alike = (
         agreement([result.maps[:count] for result in kind.values()])
