@@ -5,7 +5,7 @@ instead of being attacked at all of them (`eps_search.py`); images at different 
 misclassified. A minimum-norm polish (`polish.py`) brings a search's point nearer, to an ε between those of the grid.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +17,13 @@ from scs_eval.analyses.attacks.config import Attack
 from scs_eval.analyses.attacks.eps_search import Search, SearchResult
 from scs_eval.analyses.attacks.objective import Backward
 from scs_eval.analyses.attacks.sweep_state import SweepState
-from scs_eval.analyses.core.batching import CHUNK
+from scs_eval.analyses.core.batching import CHUNK, images_at_once
 from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.model_state import evaluating
-from scs_eval.analyses.core.parallel import processes, share_size, shared_map
+from scs_eval.analyses.core.parallel import gather_dicts, processes, share_size, shared_map
 from scs_eval.analyses.core.validation import check_images, check_labels, count_logits
 from scs_eval.errors import InputError
+from scs_eval.images import Images
 from scs_eval.progress import Progress
 
 POLISHED = ("pgd", "apgd")  # attacks that follow gradients for as long as it takes
@@ -37,8 +38,10 @@ class Sweep:
         already, inf where no ε of the grid did.
     min_eps_after: (A, n) of the grid, after the first attack, after the first two … after all, before the polish.
     is_adversarial: (n, E) whether some attack succeeded at ε; only after an independent sweep may a row fall again.
-    images: (n, 3, H, W) misclassified and within min_eps; the clean image where there is no such ε.
+    images: (k, 3, H, W) misclassified and within min_eps, the clean image where there is no such ε; of the images at
+        `positions` (k,), all n unless the sweep was told which to keep.
     attempts: (n,) how many attacks at one ε were made.
+    summaries: name → (n,), what `summarise` made of the adversarial images.
     """
 
     eps: np.ndarray
@@ -47,7 +50,9 @@ class Sweep:
     min_eps_after: np.ndarray
     is_adversarial: np.ndarray
     images: Tensor
+    positions: np.ndarray
     attempts: np.ndarray
+    summaries: dict[str, np.ndarray]
 
     @property
     def robust_accuracy(self) -> np.ndarray:
@@ -55,9 +60,14 @@ class Sweep:
         return 1 - self.is_adversarial.mean(0)
 
 
+# From positions (b,), clean images (b, 3, H, W) and what the search found for them to numbers (b,) by name.
+Summarise = Callable[[Tensor, Tensor, SearchResult], dict[str, np.ndarray]]
+Keep = Callable[[np.ndarray], np.ndarray]  # from min_eps (n,), NaN where not yet known, to positions (k,)
+
+
 def sweep(
     model: nn.Module,
-    images: Tensor,
+    images: Images,
     labels: Tensor,
     eps: Sequence[float],
     *,
@@ -71,6 +81,8 @@ def sweep(
     progress: Progress | None = None,
     checkpoint: Path | None = None,
     checkpoint_every: int = 1,
+    summarise: Summarise | None = None,
+    keep: Keep | None = None,
 ) -> Sweep:
     """Search the smallest ε of images (n, 3, H, W) in [0, 1] with labels (n,) on a rising grid.
 
@@ -81,6 +93,9 @@ def sweep(
     polished: after pgd and apgd, go below the grid's value; other attacks (fgsm, square …) are what they are.
     progress: is told how many more images are decided.
     checkpoint: a file to resume from and to write after every `checkpoint_every` batches; for this sweep alone.
+    summarise: what is to be known of adversarial images that are not kept, asked batch by batch where they are found.
+    keep: which adversarial images to keep, by min_eps; it is asked again after every batch and may drop some of those
+        it wanted, but not want one of an earlier batch that it did not. Without it all are kept.
     """
     grid, attacks = check_grid(eps), check_attacks(attacks)
     check_images(images)
@@ -90,27 +105,36 @@ def sweep(
         raise InputError(f"expected batches of at least 1, got batch size {batch_size}, every {checkpoint_every}")
     with evaluating(model):
         check_labels(labels, images=images, classes=[""] * count_logits(model, images[:1]))
-        key = fingerprint(model, (images, labels, ids), (grid.tolist(), attacks, seed, independent, polished, backward))
-        state = SweepState.begin(checkpoint, key, images=images, shape=(len(attacks), len(grid)))
+        settings = (grid.tolist(), attacks, seed, independent, polished, backward)
+        key = fingerprint(model, (images, labels, ids), (*settings, *filter(None, [summarise and "summaries"])))
+        state = SweepState.begin(checkpoint, key, n=len(images), shape=(len(attacks), len(grid)), keep=keep)
         if progress is not None and state.done.any():
             progress(int(state.done.sum()))
         alone = processes() == 1
         own_progress = progress if alone else None  # of several processes, each sees only its own images
+        adversarial: dict[int, Tensor] = {}  # of this process's last batch, until it is known which are kept
 
-        def search(rows: np.ndarray) -> SearchResult:
+        def search(rows: np.ndarray) -> tuple[SearchResult, dict[str, np.ndarray]]:
             at = torch.from_numpy(rows)
+            clean = images[at]
             under_way = Search(
-                model, images[at], labels[at], ids[at], grid, seed=seed, backward=backward, progress=own_progress
+                model, clean, labels[at], ids[at], grid, seed=seed, backward=backward, progress=own_progress
             )
-            return under_way.run(attacks, independent=independent, polished=polished)
+            found = under_way.run(attacks, independent=independent, polished=polished)
+            adversarial.update(zip(rows.tolist(), found.images.cpu(), strict=True))
+            return found._replace(images=found.images[:0]), summarise(at, clean, found) if summarise else {}
 
-        batches = _batches(state.done, share_size(len(images), batch_size, multiple=CHUNK))
+        size = share_size(len(images), images_at_once(images, batch_size), multiple=CHUNK)
+        batches = _batches(state.done, size)
         for number in range(0, len(batches), processes()):
             together = batches[number : number + processes()]
-            for rows, outcome in zip(together, shared_map(search, together), strict=True):
-                state.put(rows, outcome)
+            for rows, (outcome, summary) in zip(together, shared_map(search, together), strict=True):
+                state.put(rows, outcome, summary)
                 if progress is not None and not alone:
                     progress(len(rows))
+            wanted = state.newly_wanted()
+            state.keep_images(gather_dicts({row: adversarial[row].clone() for row in wanted if row in adversarial}))
+            adversarial.clear()
             if (number // processes() + 1) % checkpoint_every == 0:
                 state.write()
     return _result(grid, attacks, state)
@@ -154,6 +178,8 @@ def _result(grid: np.ndarray, attacks: tuple[Attack, ...], state: SweepState) ->
         min_eps=state.min_eps,
         min_eps_after=values[state.eps_index_after],
         is_adversarial=state.is_adversarial,
-        images=state.images,
+        images=state.kept_images(),
+        positions=state.positions,
         attempts=state.attempts,
+        summaries=state.summaries,
     )

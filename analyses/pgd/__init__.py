@@ -6,16 +6,19 @@ paper), areas and medians follow from it. The scorecard beside the curve says wh
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.config import Attack
+from scs_eval.analyses.attacks.eps_search import SearchResult
 from scs_eval.analyses.attacks.sweep import Sweep, check_grid, sweep
 from scs_eval.analyses.core.inference import predict_logits
-from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels
 from scs_eval.analyses.pgd.examples import choose_pictures, explain
@@ -24,24 +27,25 @@ from scs_eval.analyses.pgd.result import PgdComparison, PgdResult
 from scs_eval.analyses.scorecard import Scorecard, find_preset
 from scs_eval.analyses.scorecard import scorecard as make_scorecard
 from scs_eval.errors import InputError
+from scs_eval.images import Images
 from scs_eval.progress import Progress
 
 __all__ = ["PgdComparison", "PgdResult", "check_eps", "pgd"]
 
 
 def pgd(
-    model: nn.Module,
-    images: ArrayLike,
-    labels: ArrayLike,
+    model: ModelLike,
+    images: ImagesLike,
+    labels: ArrayLike | None = None,
     *,
     eps: Sequence[float],
-    classes: Sequence[str],
+    classes: Sequence[str] | None = None,
     attacks: Sequence[Attack] = (Attack(),),
     independent: bool = False,
     scorecard: str | None = "fast",
     twin: nn.Module | None = None,
     twin_name: str = "the twin",
-    indices: Tensor | None = None,
+    indices: ArrayLike | None = None,
     label: str = "model",
     shown: int = 6,
     seed: int = 0,
@@ -53,6 +57,8 @@ def pgd(
 ) -> PgdResult:
     """Attack images (n, 3, H, W) in [0, 1] with labels (n,) at every ε, on the device that the model is on.
 
+    images: arrays, or data that bring labels, classes and indices; they are read when they are attacked, and of the
+    adversarial images only the `shown` ones are kept.
     attacks: an image counts as wrong if one of them fools the model. independent: attack every ε afresh.
     scorecard: its preset (fast, full), None for none; twin: the convolution network for its transfer attack.
     indices: where the images came from. checkpoint: a file from which an interrupted sweep goes on, written after
@@ -60,82 +66,88 @@ def pgd(
     the scorecard's STEPS parts.
     """
     radii = check_eps(eps)
-    model, images, labels = as_model(model), as_images(images), as_labels(labels)
-    check_images(images)
-    if len(classes) < 2:
-        raise InputError(f"expected at least two classes, got {len(classes)}; one class cannot be wrong")
-    check_labels(labels, images=images, classes=classes)
+    model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
+    check_images(data.images)
+    names = data.class_names(model)
+    if len(names) < 2:
+        raise InputError(f"expected at least two classes, got {len(names)}; one class cannot be wrong")
+    check_labels(data.labels, images=data.images, classes=names)
     if scorecard is not None:
         find_preset(scorecard)
-    images, labels = images.float().cpu(), labels.long().cpu()
-    indices = torch.arange(len(images)) if indices is None else indices.cpu()
+    pictures = data.images.float().cpu() if isinstance(data.images, Tensor) else data.images
+    truth, ids = data.labels.long().cpu(), data.indices
     with evaluating(model):
-        predictions = predict_logits(model, images, classes=len(classes)).argmax(1)
+        predictions = predict_logits(model, pictures, classes=len(names)).argmax(1)
         swept = sweep(
-            model, images, labels, radii.tolist(), attacks=attacks, seed=seed, ids=indices, batch_size=batch_size,
-            independent=independent, progress=progress, checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
+            model, pictures, truth, radii.tolist(), attacks=attacks, seed=seed, ids=ids, batch_size=batch_size,
+            independent=independent, progress=progress, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+            summarise=partial(_summarise, model, truth, radii, attacks[0].norm, len(names)),
+            keep=lambda min_eps: choose_pictures(torch.from_numpy(min_eps), truth, most=shown).numpy(),
         )  # fmt: skip
-        outcomes = _outcomes(model, images, labels, swept, predictions, classes=len(classes), shown=shown)
+        outcomes = _outcomes(model, pictures, truth, swept, predictions)
     known = {"device": str(device_of(model)), "seed": seed, "batch_size": batch_size, "shown": shown}
     result = PgdResult(
         label=label,
-        settings={**known, "attacks": tuple(asdict(settings) for settings in attacks)},
+        settings={**data.settings, **known, "attacks": tuple(asdict(settings) for settings in attacks)},
         attacks=tuple(dict.fromkeys(settings.label for settings in attacks)),
         independent=independent,
-        classes=tuple(classes),
-        indices=indices.numpy(),
+        classes=names,
+        indices=ids.numpy(),
         **outcomes,
     )
     if scorecard is None:
         return result
     card = _scorecard(
-        model, images, labels, result, attacks, preset=scorecard, twin=twin, twin_name=twin_name, seed=seed,
+        model, pictures, truth, result, attacks, preset=scorecard, twin=twin, twin_name=twin_name, seed=seed,
         batch_size=batch_size, progress=scorecard_progress,
     )  # fmt: skip
     return replace(result, scorecard=card)
 
 
-def _outcomes(
+def _summarise(
     model: nn.Module,
-    images: Tensor,
     labels: Tensor,
-    swept: Sweep,
-    predictions: Tensor,
-    *,
+    eps: Tensor,
+    norm: str,
     classes: int,
-    shown: int,
-) -> dict[str, Any]:
-    """What the sweep found, image by image, as the result keeps it."""
-    min_eps, adversarial, norm = torch.as_tensor(swept.min_eps), swept.images, swept.attacks[0].norm
-    attacked = predict_logits(model, adversarial, classes=classes).argmax(1)
+    at: Tensor,
+    clean: Tensor,
+    found: SearchResult,
+) -> dict[str, np.ndarray]:
+    """What the model says of a batch's adversarial images, and what rounding to 8 bits leaves of them."""
+    attacked = predict_logits(model, found.images, classes=classes).argmax(1)
     rounded = min_eps_rounded(
-        model, images, labels, adversarial, min_eps=min_eps, eps=torch.from_numpy(swept.eps), norm=norm,
+        model, clean, labels[at], found.images, min_eps=torch.from_numpy(found.min_eps), eps=eps, norm=norm,
         classes=classes,
     )  # fmt: skip
-    chosen = choose_pictures(min_eps, labels, most=shown)
-    maps = explain(
-        model, images[chosen], adversarial[chosen], before=predictions[chosen], after=attacked[chosen]
-    )  # fmt: skip
+    return {"attacked_predictions": attacked.numpy(), "min_eps_8bit": rounded.numpy()}
+
+
+def _outcomes(model: nn.Module, images: Images, labels: Tensor, swept: Sweep, predictions: Tensor) -> dict[str, Any]:
+    """What the sweep found, image by image, as the result keeps it."""
+    chosen = torch.from_numpy(swept.positions)
+    clean = images[chosen]
+    adversarial = swept.images if len(chosen) else clean
+    attacked = torch.from_numpy(swept.summaries["attacked_predictions"])
+    maps = explain(model, clean, adversarial, before=predictions[chosen], after=attacked[chosen])
     return {
-        "norm": norm,
+        "norm": swept.attacks[0].norm,
         "eps": swept.eps,
         "labels": labels.numpy(),
         "predictions": predictions.numpy(),
-        "attacked_predictions": attacked.numpy(),
         "min_eps": swept.min_eps,
-        "min_eps_8bit": rounded.numpy(),
         "is_adversarial": swept.is_adversarial.T,
+        **swept.summaries,
         "pictures": chosen.numpy(),
-        "images": images[chosen].numpy(),
-        "adversarial": adversarial[chosen].numpy(),
+        "images": clean.numpy(),
+        "adversarial": adversarial.numpy(),
         **maps,
     }
 
 
 def _scorecard(
     model: nn.Module,
-    images: Tensor,
+    images: Images,
     labels: Tensor,
     result: PgdResult,
     attacks: Sequence[Attack],

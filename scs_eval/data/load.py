@@ -144,8 +144,8 @@ def _files(
         usable[list(new)] = False
         _refuse_if_none(usable, bad, reader)
         chosen = _choose(opened, usable, n=n, seed=seed)
-    _report_skipped([reader.paths[i] for i in sorted(bad)])
     shape = (size, size) if size is not None else common_size([reader.paths[i] for i in chosen])
+    _report_skipped([reader.paths[i] for i in sorted(bad)])
     return _data(opened, StreamedImages(reader, chosen, shape), chosen)
 
 

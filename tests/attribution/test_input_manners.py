@@ -105,7 +105,7 @@ def test_decompose_in_inference_mode() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("resnet20_bcos", "scs_eval.load_model('resnet20_bcos')"),
+        ("resnet20_bco", "resnet20_bco"),
         (torch.sin, "expected a model"),
         (network().half(), "call model.float"),
         (network().bfloat16(), "got bfloat16"),

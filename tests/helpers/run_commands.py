@@ -18,8 +18,8 @@ def run(commands: dict[str, list[str]], out: Path) -> dict[str, int]:
     done = dict.fromkeys(commands, 0)
     own_part, figures = shards._own_part, write._write_figures
 
-    def counted(function, items):
-        found = own_part(function, items)
+    def counted(*work):
+        found = own_part(*work)
         done[name] += len(found)
         return found
 
