@@ -4,11 +4,12 @@ Nothing here imports torch: entries name functions as "module:function", importe
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Literal
 
 from scs_eval.errors import InputError
+from scs_eval.plugins import Registry
 
 HIGHER, LOWER, NEITHER = 1, -1, 0
 # What an analysis depends on besides the model, its images and the seed.
@@ -45,7 +46,8 @@ class Analysis:
     title: on the page. question: what it asks. command: its line in `scs-eval --help`; without one it is no command.
     home: its module. function: what `scs_eval` exports from there. kinds: the module whose import defines its results,
     if that is not its home.
-    run: "module:function" from a `Task` to a result: how `compare` and a command without a file of its own run it.
+    run: from a `Task` to a result, or where that function is, "module:function": how `compare` and a command without a
+    file of its own run it.
     size, unit: how many of what `compare` takes. cost: of one of those, in forward passes of an image.
     needs: see `Need`. metrics: its headlines.
     curve: what its figure tells, if it stands among the page's curves. pictures: its figure shows pictures, not lines.
@@ -59,7 +61,7 @@ class Analysis:
     home: str = ""
     kinds: str = ""
     function: str = ""
-    run: str = ""
+    run: "str | Callable[..., Any]" = ""
     size: int | None = None
     unit: Unit = "image"
     cost: float = 1
@@ -80,23 +82,28 @@ class Analysis:
         return self.kinds or self.module
 
 
-def imported(dotted: str) -> Any:
-    """What "module:name" stands for."""
+def imported(dotted: "str | Callable[..., Any]") -> Any:
+    """What "module:name" stands for; a function stands for itself."""
+    if not isinstance(dotted, str):
+        return dotted
     module, _, name = dotted.partition(":")
     return getattr(import_module(module), name)
 
 
-ENTRIES: dict[str, Analysis] = {}
+ENTRIES: Registry[Analysis] = Registry(
+    "an analysis", group="scs_eval.analyses", register=f"{__name__}:register_analysis"
+)
 
 
-def register_analysis(entry: Analysis) -> Analysis:
-    """Add an analysis: from now on it is a command, a part of `compare` and of the page, and a name in `scs_eval`."""
+def register_analysis(entry: Analysis, *, name: str = "") -> Analysis:
+    """Add an analysis: from now on it is a command, a part of `compare` and of the page, and a name in `scs_eval`.
+
+    name: if not the entry's own. examples/analysis.py is a whole one.
+    """
+    entry = replace(entry, name=name) if name else entry
     if not entry.name.isidentifier():
         raise InputError(f"expected a name such as my_analysis, got {entry.name!r}")
-    if entry.name in ENTRIES:
-        raise InputError(f"there is an analysis {entry.name!r} already ({ENTRIES[entry.name].question})")
-    ENTRIES[entry.name] = entry
-    return entry
+    return ENTRIES.add(entry.name, entry, origin=entry.run)
 
 
 def compared() -> dict[str, Analysis]:
@@ -104,9 +111,10 @@ def compared() -> dict[str, Analysis]:
     return {name: entry for name, entry in ENTRIES.items() if entry.run}
 
 
-def exports() -> dict[str, str]:
-    """Public functions and the modules they are in."""
-    return {entry.function: entry.module for entry in ENTRIES.values() if entry.function}
+def exports(*, installed: bool = True) -> dict[str, str]:
+    """Public functions and the modules they are in; installed: also of analyses that installed packages offer."""
+    entries = ENTRIES if installed else ENTRIES.known()
+    return {entry.function: entry.module for entry in entries.values() if entry.function}
 
 
 ROOMS = "scs_eval.analyses"

@@ -11,9 +11,11 @@ from scs_eval.analyses.catalogue import exports
 if TYPE_CHECKING:
     from scs_eval.analyses.accuracy import accuracy as accuracy
     from scs_eval.analyses.attacks.config import Attack as Attack
+    from scs_eval.analyses.attacks.kinds import AttackKind as AttackKind
+    from scs_eval.analyses.attacks.own_attacks import register_attack as register_attack
     from scs_eval.analyses.attribution.attribute import attribute as attribute
     from scs_eval.analyses.attribution.methods import Method as Method
-    from scs_eval.analyses.attribution.methods import register_method as register_method
+    from scs_eval.analyses.attribution.own_methods import register_method as register_method
     from scs_eval.analyses.calibration import calibration as calibration
     from scs_eval.analyses.catalogue import Analysis as Analysis
     from scs_eval.analyses.catalogue import register_analysis as register_analysis
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from scs_eval.models.loading.load import load_model as load_model
     from scs_eval.models.zoo.registry import create_model as create_model
     from scs_eval.models.zoo.registry import list_models as list_models
+    from scs_eval.models.zoo.registry import register_model as register_model
+    from scs_eval.plugins import load_plugin as load_plugin
     from scs_eval.report.comparison import write_comparison as write_comparison
     from scs_eval.report.write import write_result as write_result
 
@@ -49,6 +53,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Analysis": "scs_eval.analyses.catalogue",
     "Attack": "scs_eval.analyses.attacks.config",
+    "AttackKind": "scs_eval.analyses.attacks.kinds",
     "ImageData": "scs_eval.data",
     "InputError": "scs_eval.errors",
     "LocalisationOptions": "scs_eval.analyses.localisation",
@@ -64,19 +69,24 @@ _HOME = {
     "load_data": "scs_eval.data",
     "load_model": "scs_eval.models.loading.load",
     "load_result": "scs_eval.analyses.core.result",
+    "load_plugin": "scs_eval.plugins",
     "register_analysis": "scs_eval.analyses.catalogue",
-    "register_method": "scs_eval.analyses.attribution.methods",
+    "register_attack": "scs_eval.analyses.attacks.own_attacks",
+    "register_method": "scs_eval.analyses.attribution.own_methods",
+    "register_model": "scs_eval.models.zoo.registry",
     "select_mosaics": "scs_eval.analyses.localisation",
     "side_by_side": "scs_eval.analyses.core.result",
     "write_comparison": "scs_eval.report.comparison",
     "write_result": "scs_eval.report.write",
 }
 
-__all__ = [*_HOME, *exports(), "__version__"]
+__all__ = [*_HOME, *exports(installed=False), "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME.get(name) or exports().get(name)
+    home = _HOME.get(name) or exports(installed=False).get(name)
+    if home is None and not name.startswith("_"):
+        home = exports().get(name)
     if home is None:
         raise AttributeError(f"module 'scs_eval' has no attribute {name!r}")
     value = getattr(import_module(home), name)

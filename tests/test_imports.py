@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ALLOWED = {
-    "models": {"models", "errors"},
-    "analyses": {"analyses", "models", "images", "datasets", "ranges", "files", "progress", "errors"},
-    "data": {"data", "images", "datasets", "errors"},
+    "models": {"models", "errors", "plugins"},
+    "analyses": {"analyses", "models", "images", "datasets", "ranges", "files", "progress", "errors", "plugins"},
+    "data": {"data", "images", "datasets", "errors", "plugins"},
     "reference": {"reference", "errors"},
     "report": {"report", "analyses", "models", "reference", "files", "errors"},
     "training": {"training", "models", "data", "devices", "files", "errors"},

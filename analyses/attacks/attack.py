@@ -55,7 +55,7 @@ def attack(
     stop_early: an image is left alone once misclassified; otherwise all steps and restarts are made.
     backward: a context for the passes whose gradient is used (see `Objective`).
     callback: is called after each step with its number from 0 (the start), the positions of the images under way (m,),
-        their points (m, 3, H, W) and losses (m,); in every restart again. Not with square or torchattacks.
+        their points (m, 3, H, W) and losses (m,); in every restart again. Not with square or attacks from outside.
     """
     check_images(images)
     if start is not None and start.shape != images.shape:
@@ -106,8 +106,8 @@ def _once(
     callback: StepCallback | None,
 ) -> Best:
     """One start of one attack; an image's random numbers follow from its row of `numbers`."""
-    if settings.peer is not None:
-        return run_external_attack(objective, ball, numbers, settings, settings.peer)
+    if settings.is_external:
+        return run_external_attack(objective, ball, numbers, settings)
     draws = [np.random.default_rng(row) for row in numbers]
     if settings.name == "square":
         return run_square_attack(objective, ball, draws, steps=settings.steps, stop_early=stop_early)

@@ -3,24 +3,18 @@
 import math
 from dataclasses import dataclass
 
+from scs_eval.analyses.attacks.kinds import NORMS, AttackKind, find_attack
 from scs_eval.errors import InputError
 
-NAMES = ("pgd", "fgsm", "apgd", "fab", "square")
-NORMS = ("linf", "l2")
 LOSSES = ("ce", "margin", "dlr")
-PEER = "torchattacks:"
 AUTOATTACK, TARGETS = "autoattack", 9
-
-# What a name alone means on the command line: APGD's iterations are its paper's, Square's queries a fifth of it.
-_STEPS = {"pgd": 10, "fgsm": 1, "apgd": 100, "fab": 100, "square": 1000}
-_USUAL = 10  # of torchattacks' attacks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
     """One attack and its budget.
 
-    name: pgd, fgsm, apgd, fab, square, or torchattacks:NAME for a class of that package.
+    name: one of `scs-eval attacks`, or torchattacks:NAME or foolbox:NAME for a class of that package.
     loss: what is maximised; with apgd, ce and dlr are APGD-CE and APGD-DLR.
     steps: gradient steps; for square, queries.
     rel_step_size: size of a step as a share of ε (pgd only: fgsm takes one step of ε, apgd starts at 2 ε and halves).
@@ -44,9 +38,9 @@ class Attack:
                 object.__setattr__(self, field, value)
         if self.name == "fab":  # it follows the margin's hyperplanes
             object.__setattr__(self, "loss", "margin")
-        if self.name not in NAMES and not (self.name.startswith(PEER) and len(self.name) > len(PEER)):
-            raise InputError(f"expected the attack {', '.join(NAMES)} or torchattacks:NAME, got {self.name!r}")
         _one_of("norm", self.norm, NORMS)
+        if self.norm not in self.kind.norms:
+            raise InputError(f"the attack {self.name} works in {' and '.join(self.kind.norms)}, not in {self.norm}")
         _one_of("loss", self.loss, LOSSES)
         _at_least_one("steps", self.steps)
         _at_least_one("restarts", self.restarts)
@@ -54,23 +48,28 @@ class Attack:
             raise InputError(f"expected a step above 0 as a share of ε, got {self.rel_step_size}")
 
     @property
-    def peer(self) -> str | None:
-        """The class of torchattacks that this is, if it is one."""
-        return self.name.removeprefix(PEER) if self.name.startswith(PEER) else None
+    def kind(self) -> AttackKind:
+        """What it is, whatever its budget."""
+        return find_attack(self.name)
+
+    @property
+    def is_external(self) -> bool:
+        """Whether its steps are made outside this package."""
+        return ":" in self.name or self.kind.function is not None
 
     @property
     def label(self) -> str:
         """A short name for tables, which `parse_attack` understands: apgd-dlr-l2, pgd-40."""
         norm, loss = self.norm.replace("linf", ""), self.loss.replace("ce", "")
         loss = "" if self.name in ("square", "fab") else loss or ("ce" if self.name == "apgd" else "")
-        steps = "" if self.steps == _STEPS.get(self.name, _USUAL) else str(self.steps)
+        steps = "" if self.steps == self.kind.steps else str(self.steps)
         parts = (self.name, loss, norm, "targeted" if self.targeted else "", steps)
         return "-".join(part for part in parts if part)
 
     @property
     def cost(self) -> float:
         """Gradient steps per image and ε, at most; a forward pass (square's query, half of fab's step) is a third."""
-        return self.steps * self.restarts * {"square": 1 / 3, "fab": 4 / 3}.get(self.name, 1)
+        return self.steps * self.restarts * self.kind.cost
 
 
 def parse_attacks(text: str) -> tuple[Attack, ...]:
@@ -96,10 +95,10 @@ def parse_attacks(text: str) -> tuple[Attack, ...]:
 def parse_attack(text: str) -> Attack:
     """An attack from its name and, after hyphens in any order, norm, loss, `targeted` and the number of steps.
 
-    pgd, pgd-l2, pgd-margin-40, apgd-dlr, apgd-dlr-targeted, fgsm, square, torchattacks:PGD …
+    pgd, pgd-l2, pgd-margin-40, apgd-dlr, apgd-dlr-targeted, fgsm, square, torchattacks:PGD, foolbox:LinfPGD …
     """
     name, *words = text.strip().split("-")
-    options: dict[str, object] = {"steps": _STEPS.get(name, _USUAL)}
+    options: dict[str, object] = {"steps": find_attack(name).steps}
     if name == "square":
         options["loss"] = "margin"
     for word in words:

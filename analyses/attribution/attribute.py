@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.encoding import EncodedInput, encode, encodes
 from scs_eval.analyses.attribution.methods import MapOptions, Method, find_method
+from scs_eval.analyses.attribution.own_methods import MethodLike, method_name
 from scs_eval.analyses.core.batching import images_at_once, map_images
 from scs_eval.analyses.core.inputs import (
     ArrayLike,
@@ -35,19 +36,20 @@ def attribute(
     images: ImagesLike,
     targets: ArrayLike,
     *,
-    method: str = "grad",
+    method: MethodLike = "grad",
     seed: int = 0,
     channels: int = 3,
     references: ArrayLike | None = None,
 ) -> Tensor:
     """Signed attributions (N, 3, H, W) of the logits `targets` (N,) to images (N, 3, H, W) in [0, 1].
 
+    method: a name of `scs-eval methods`, captum:NAME, a class of captum.attr, a function of (model, images, targets).
     A method that speaks of whole pixels (gradcam, lime, occlusion, rise, normgrad) gives every channel the same value.
     Random choices depend on `seed` alone, so that a map does not depend on the images beside it.
     channels: 6 to explain what enters a network that encodes [x, 1−x], the two channels of a colour added.
     references: images that expected gradients start from, such as some of the training set.
     """
-    chosen, model = find_method(method), as_model(model)
+    chosen, model = find_method(method_name(method)), as_model(model)
     pictures, given = as_examples(images).images, as_labels(targets, what="targets")
     check_images(pictures)
     if channels not in (3, 6):
@@ -97,6 +99,9 @@ def _maps(
     if channels == 6 and encodes(model) and not method.at_encoding:
         model, images = EncodedInput(model), encode(model, images)
     maps = method.maps(model, images, targets, options).detach()
+    wanted = (*targets.shape, *images.shape[1:])
+    if maps.ndim != 5 or (*maps.shape[:2], *maps.shape[3:]) != (*wanted[:2], *wanted[3:]):
+        raise InputError(f"the method {method.name!r} gave shape {tuple(maps.shape)}, expected {wanted}")
     if not maps.isfinite().all():
         raise NotApplicableError(f"{method.name} gives NaN or infinity on this network")
     return maps

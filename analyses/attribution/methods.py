@@ -9,7 +9,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
-from scs_eval.errors import InputError, did_you_mean
+from scs_eval.plugins import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -46,7 +46,7 @@ class Method:
     function: maps (N, K, C, H, W) of K classes (N, K) of images (N, C, H, W); or where it is, as "module:name" below
         this package. The map of a single class is that with K = 1. rule: what it does with one layer's activation.
     label: what a caption calls it. source: the paper. measures: what a map says, in words. fails: where it misleads.
-    empty: why a map may be 0 everywhere.
+    empty: why a map may be 0 everywhere. own: from outside this package.
     passes: forward passes for an image of 32×32, each with a backward pass per class if the method needs a gradient.
     quantity: of a sensitivity the change of the logit is Σ map·δ, of a contribution x ⊙ something.
     resolution: a coarse map is made of few places and not smoothed again.
@@ -78,6 +78,7 @@ class Method:
     image_by_image: bool = False
     at_encoding: bool = False
     published: bool = False
+    own: bool = False
 
     @property
     def needs_gradient(self) -> bool:
@@ -302,24 +303,29 @@ _METHODS = (
         needs=("attention",),
     ),
 )
-METHODS: dict[str, Method] = {method.name: method for method in _METHODS}
+METHODS: Registry[Method] = Registry(
+    "a method", group="scs_eval.methods", register="scs_eval.analyses.attribution.own_methods:register_method"
+)
+for _method in _METHODS:
+    METHODS.add(_method.name, _method)
+PASSED: dict[str, Method] = {}  # functions that were passed where a name is accepted, by theirs
+CAPTUM = "captum:"
 
 
 def find_method(name: str) -> Method:
-    """The method of that name; an unknown one raises and suggests the nearest."""
-    if name not in METHODS:
-        hint = did_you_mean(name, METHODS, otherwise=f"choose from {', '.join(METHODS)}", most=2)
-        raise InputError(f"unknown method {name!r}; {hint}")
-    return METHODS[name]
+    """The method of that name, also `captum:NAME` for a class of captum.attr; an unknown one suggests the nearest."""
+    if name in PASSED and name not in METHODS:
+        return PASSED[name]
+    if name.startswith(CAPTUM):
+        from scs_eval.analyses.attribution.captum_methods import method_named
 
-
-def register_method(method: Method) -> None:
-    """Make a method known by its name, to every analysis; a name that is taken raises."""
-    if method.name in METHODS:
-        raise InputError(f"there is a method {method.name!r} already; choose another name")
-    METHODS[method.name] = method
+        return PASSED.setdefault(name, method_named(name.removeprefix(CAPTUM)))
+    return METHODS.find(name, also=", captum:NAME")
 
 
 def caption(name: str) -> str:
     """What a figure calls a method; one that is not known here (of an older result) by its name."""
-    return f"{METHODS[name].label} ({name})" if name in METHODS else name
+    known = METHODS.get(name) or PASSED.get(name)
+    if known is None:
+        return name
+    return name if known.label == name else f"{known.label} ({name})"

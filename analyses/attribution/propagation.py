@@ -24,7 +24,7 @@ def guided_backprop(model: nn.Module, images: Tensor, targets: Tensor, options: 
         )
     if not any(isinstance(module, nn.ReLU) for module in model.modules()):
         raise NotApplicableError("guided-backprop needs ReLU modules, and this network has none")
-    rule = GuidedBackprop(_own_copy(model))
+    rule = GuidedBackprop(own_copy(model))
     return _repeated(lambda x, classes: rule.attribute(x, target=classes), images, targets)
 
 
@@ -32,7 +32,7 @@ def deeplift(model: nn.Module, images: Tensor, targets: Tensor, options: MapOpti
     """DeepLIFT's rescale rule from black (Shrikumar et al. 2017); refused where the attributions do not add up."""
     if strange := [type(module).__name__ for module in model.modules() if _has_no_rule(module)]:
         raise NotApplicableError(f"deeplift has no rule for {strange[0]}")
-    copied = _own_copy(model)
+    copied = own_copy(model)
     return _repeated(lambda x, classes: _deeplift(model, copied, x, classes), images, targets)
 
 
@@ -71,7 +71,7 @@ def _has_no_rule(module: nn.Module) -> bool:
     return changed or isinstance(module, MaxAbsPool2d)
 
 
-def _own_copy(model: nn.Module) -> nn.Module:
+def own_copy(model: nn.Module) -> nn.Module:
     """A copy for captum to hook into; its ReLUs do not work in place, which hooks do not bear."""
     copied = copy.deepcopy(model)
     for module in copied.modules():

@@ -116,7 +116,7 @@ class CheckContext:
     def _parts(self, which: Tensor, settings: Attack) -> list[Tensor]:
         """The positions of the images `which` (m,), in the batches in which they are attacked."""
         rows = which.nonzero()[:, 0]
-        size = self.batch_size if settings.peer else share_size(len(rows), self.batch_size, multiple=CHUNK)
+        size = self.batch_size if settings.is_external else share_size(len(rows), self.batch_size, multiple=CHUNK)
         return list(rows.split(size)) if len(rows) else []
 
     def _measure_excess(self, images: Tensor, eps: float, norm: str) -> None:

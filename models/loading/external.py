@@ -1,9 +1,7 @@
 """Networks of torchvision and timm by name, and of any factory that the user names. Nothing a file says runs."""
 
 import importlib
-import importlib.util
 import math
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +10,7 @@ from torch import nn
 
 from scs_eval.errors import InputError, did_you_mean
 from scs_eval.models.layers import Normalize
+from scs_eval.plugins import module_of_file
 
 STATISTICS = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -103,7 +102,7 @@ def is_factory(source: str) -> bool:
 def factory_network(source: str) -> nn.Module:
     """What the function returns; calling it is what the user asked for."""
     location, _, name = source.rpartition(":")
-    module = _module_of_file(Path(location)) if location.endswith(".py") else _module(location)
+    module = module_of_file(Path(location)) if location.endswith(".py") else _module(location)
     factory = getattr(module, name, None)
     if not callable(factory):
         raise InputError(f"{location} has no function {name!r}")
@@ -125,18 +124,3 @@ def _module(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise InputError(f"cannot import {name}: {error}") from error
-
-
-def _module_of_file(path: Path) -> Any:
-    if not path.is_file():
-        raise InputError(f"no such file: {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)  # dataclasses look themselves up there
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # the user's code may raise anything
-        raise InputError(f"{path.name} failed: {type(error).__name__}: {error}") from error
-    return module

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scs_eval.errors import InputError
 from scs_eval.models.zoo.names import split_seed
-from scs_eval.models.zoo.registry import canonical_name, create_model, default_classes, list_models, resolve
+from scs_eval.models.zoo.registry import OWN, canonical_name, create_model, default_classes, list_models, resolve
 
 if TYPE_CHECKING:
     import torch
@@ -127,6 +127,8 @@ def _from_zoo(source: str, weights: str | Path | None, num_classes: int | None) 
         return Loaded(create_model(name, num_classes=classes), name, (UNTRAINED_NOTE,), classes)
     if weights is not None:
         return _from_file(Path(weights), name)
+    if name in OWN and OWN[name].trained:
+        return Loaded(create_model(name), name)
     entry = weights_index().get(name)
     if entry is None:
         raise InputError(f"no trained weights for {name!r} ({_trained(name)}); `--weights none` takes it untrained")

@@ -3,18 +3,28 @@
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from scs_eval.errors import InputError, did_you_mean
 from scs_eval.models.zoo.catalogue import FAMILIES
 from scs_eval.models.zoo.names import Family, Variant, parse, spell, split_seed, variants, with_seed
+from scs_eval.plugins import Registry
 
 if TYPE_CHECKING:
     from torch import nn
 
 Builder = Callable[[int], "nn.Module"]  # num_classes -> a network that takes RGB in [0, 1]
 
-_OWN: dict[str, tuple[Builder, int]] = {}
+
+class OwnModel(NamedTuple):
+    """A network from outside: what builds it, the side of its images, and whether it comes with its weights."""
+
+    build: Builder
+    input_size: int
+    trained: bool
+
+
+OWN: Registry[OwnModel] = Registry("a model", group="scs_eval.models", register=f"{__name__}:register_model")
 _LISTED: dict[str, tuple[Family, Variant]] = {}
 
 
@@ -29,16 +39,38 @@ for _family in FAMILIES:
         _add(_name, _family, _variant)
 
 
-def register(name: str, builder: Builder, *, input_size: int = 32) -> None:
-    """Add a network of one's own to the zoo; `builder(num_classes)` makes it. A name that exists raises."""
-    if name in _OWN or resolve(name, missing_ok=True) is not None:
-        raise InputError(f"a model called {name!r} exists already; choose another name")
-    _OWN[name] = builder, input_size
+@overload
+def register_model(model: Builder, name: str = ..., *, input_size: int = ..., trained: bool = ...) -> Builder: ...
+@overload
+def register_model(
+    model: str | None = ..., *, name: str = ..., input_size: int = ..., trained: bool = ...
+) -> Callable[[Builder], Builder]: ...
+def register_model(model: Any = None, name: str = "", *, input_size: int = 32, trained: bool = False) -> Any:
+    """Add a network of one's own to the zoo, by the function of the number of classes that builds it.
+
+    The network takes RGB in [0, 1] of input_size × input_size pixels. trained: the function loads the weights itself,
+    so that the name needs no file of them. A name that exists raises.
+
+    >>> import scs_eval
+    >>> from torch import nn
+    >>> @scs_eval.register_model("tiny_linear", input_size=8)
+    ... def tiny_linear(num_classes):
+    ...     return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, num_classes))
+    >>> scs_eval.create_model("tiny_linear")[1]
+    Linear(in_features=192, out_features=10, bias=True)
+    """
+    if model is None or isinstance(model, str):
+        return lambda build: register_model(build, model or name, input_size=input_size, trained=trained)
+    called = name or model.__name__
+    if called not in OWN.known() and resolve(called, missing_ok=True) is not None:
+        raise InputError(f"a model called {called!r} exists already; choose another name")
+    OWN.add(called, OwnModel(model, input_size, trained), origin=model)
+    return model
 
 
 def list_models(pattern: str = "*") -> list[str]:
     """Names that match a shell-style pattern (`rohrer*`), in the order of the catalogue."""
-    return [name for name in (*_LISTED, *_OWN) if fnmatchcase(name, pattern)]
+    return [name for name in (*_LISTED, *OWN) if fnmatchcase(name, pattern)]
 
 
 def resolve(name: str, *, missing_ok: bool = False) -> tuple[Family, Variant] | None:
@@ -54,7 +86,7 @@ def resolve(name: str, *, missing_ok: bool = False) -> tuple[Family, Variant] | 
 def canonical_name(name: str) -> str:
     """The one spelling of a model's name, without options that are its defaults and without @0."""
     network, seed = split_seed(name)
-    if network in _OWN:
+    if network in OWN:
         return with_seed(network, seed)
     resolved = resolve(network)
     assert resolved is not None
@@ -65,8 +97,8 @@ def canonical_name(name: str) -> str:
 def input_size(name: str) -> int:
     """Height and width of the images the model is made for."""
     name, _ = split_seed(name)
-    if name in _OWN:
-        return _OWN[name][1]
+    if name in OWN:
+        return OWN[name].input_size
     resolved = resolve(name)
     assert resolved is not None
     family, variant = resolved
@@ -75,7 +107,7 @@ def input_size(name: str) -> int:
 
 def default_classes(name: str) -> int:
     """How many classes a network has by default: 1000 for those made for ImageNet, 10 for all others."""
-    resolved = None if split_seed(name)[0] in _OWN else resolve(name)
+    resolved = None if split_seed(name)[0] in OWN else resolve(name)
     return resolved[0].num_classes if resolved else 10
 
 
@@ -93,11 +125,11 @@ def create_model(name: str, *, num_classes: int | None = None, seed: int | None 
     num_classes = default_classes(name) if num_classes is None else num_classes
     if num_classes < 2:
         raise InputError(f"expected at least 2 classes, got {num_classes}")
-    resolved = None if name in _OWN else resolve(name)
+    resolved = None if name in OWN else resolve(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if resolved is None:
-            return _OWN[name][0](num_classes)
+            return OWN[name].build(num_classes)
         family, variant = resolved
         module, function = family.builder.split(":")
         build: Callable[[Variant, int], nn.Module] = getattr(import_module(module), function)

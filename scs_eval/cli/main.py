@@ -15,12 +15,14 @@ from click.shell_completion import CompletionItem
 from scs_eval import __version__
 from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.errors import InputError, printable, shortened
+from scs_eval.plugins import load_plugin
 
 # Commands that are no analyses: name -> one-line help. Those before the analyses come first on a first tour.
 BEFORE = {
     "models": "List the zoo: names, parameters, trained accuracy.",
     "doctor": "Tell what a checkpoint is and whether the analyses can work with it.",
     "methods": "List the attribution methods: what they measure, need and cost, where they fail.",
+    "attacks": "List the attacks: what they do, their norms, budget and cost.",
     "data": "Show which images are there and where they are looked for.",
 }
 AFTER = {
@@ -36,6 +38,22 @@ def commands() -> dict[str, str]:
     return {**BEFORE, **{name: entry.command for name, entry in ENTRIES.items() if entry.command}, **AFTER}
 
 
+def split_plugins(args: list[str]) -> tuple[list[str], list[str]]:
+    """What was typed without `--plugin FILE`, and those files; behind `--` nothing is an option."""
+    end = args.index("--") if "--" in args else len(args)
+    rest, files, words = [], [], iter(args[:end])
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag != "--plugin":
+            rest.append(word)
+            continue
+        file = value if equals else next(words, "")
+        if not file:
+            raise click.UsageError("Option '--plugin' requires an argument.")
+        files.append(file)
+    return rest + args[end:], files
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands' names and imports each only when it is run."""
 
@@ -43,9 +61,16 @@ class LazyGroup(click.Group):
         """Names in the order of a first tour."""
         return list(commands())
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Run the files of --plugin, wherever it stands: what they register may be the very command."""
+        args, files = split_plugins(args)
+        for file in files:
+            load_plugin(file)
+        return super().parse_args(ctx, args)
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The `command` of `scs_eval.cli.commands.<name>`; an analysis without such a file gets one made."""
-        if name not in commands():
+        if not (name in BEFORE or name in AFTER or (name in ENTRIES and ENTRIES[name].command)):
             return None
         module = f"scs_eval.cli.commands.{name}"
         if find_spec(module) is None:
@@ -69,7 +94,11 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="scs-eval")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def cli(debug: bool) -> None:
+@click.option(
+    "--plugin", metavar="FILE.py", multiple=True,
+    help="Run a file that registers methods, attacks, metrics, data, models or analyses; also behind the command.",
+)  # fmt: skip
+def cli(debug: bool, plugin: tuple[str, ...]) -> None:
     """Find out what an image classifier looks at and how easily it breaks."""
     from scs_eval.cli.memory import keep_freed_memory
 

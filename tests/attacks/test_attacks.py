@@ -490,7 +490,7 @@ def test_names_of_attacks():
     assert parse_attack("pgd-l2-40-margin-targeted") == Attack(norm="l2", steps=40, loss="margin", targeted=True)
     assert parse_attack("fgsm") == Attack(name="fgsm", steps=1, rel_step_size=1.0, random_start=False)
     assert parse_attack("square") == Attack(name="square", loss="margin", steps=1000)
-    assert parse_attack("torchattacks:PGDL2-l2").peer == "PGDL2"
+    assert parse_attack("torchattacks:PGDL2-l2").is_external
     for name in ("pgd", "apgd-ce", "apgd-dlr-l2-targeted", "fgsm", "square", "square-l2", "torchattacks:PGD"):
         assert parse_attack(name).label == name
         assert parse_attack(parse_attack(name).label) == parse_attack(name)

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.attribute import attribute, pixel_maps
-from scs_eval.analyses.attribution.methods import METHODS, MapOptions, Method, caption, find_method, register_method
+from scs_eval.analyses.attribution.methods import METHODS, MapOptions, Method, caption, find_method
+from scs_eval.analyses.attribution.own_methods import register_method
 from scs_eval.analyses.saliency import saliency
 from scs_eval.cli.main import cli
 from scs_eval.errors import InputError, NotApplicableError
@@ -111,13 +112,12 @@ def brightness(model: nn.Module, images: Tensor, targets: Tensor, options: MapOp
     return images[:, None].expand(-1, targets.shape[1], -1, -1, -1)
 
 
-def test_a_method_of_ones_own_reaches_the_analyses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scs_eval.analyses.attribution.methods.METHODS", dict(METHODS))
+def test_a_method_of_ones_own_reaches_the_analyses() -> None:
     own = Method(
         name="brightness", label="brightness", source="here", function=brightness, measures="light", fails="always"
     )
     register_method(own)
-    assert caption("brightness") == "brightness (brightness)"
+    assert caption("brightness") == "brightness"
     torch.testing.assert_close(attribute(network(), IMAGES, TARGETS[:, 0], method="brightness"), IMAGES)
     result = saliency(network(), IMAGES, TARGETS[:, 0], classes="abcde", method="brightness", samples=0)
     torch.testing.assert_close(torch.from_numpy(result.maps), IMAGES.amax(1))

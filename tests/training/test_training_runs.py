@@ -80,7 +80,7 @@ def install(read=tiny_images):
     cifar10.read_cifar10 = read
     for builder in (tiny_scs, tiny_blowing, tiny_broken):
         if builder.__name__ not in registry.list_models():
-            registry.register(builder.__name__, builder)
+            registry.register_model(builder)
 
 
 SCRIPT = f"""

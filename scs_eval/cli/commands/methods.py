@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from scs_eval.analyses.attribution.methods import METHODS, Method, find_method
+from scs_eval.cli.listing import show_table
 
 
 @click.command("methods")
@@ -14,7 +15,7 @@ from scs_eval.analyses.attribution.methods import METHODS, Method, find_method
 def command(names: tuple[str, ...], as_json: bool) -> None:
     """List the attribution methods: source, what a map measures, its cost, what it needs, where it fails.
 
-    NAMES are some of them; without any, all.
+    NAMES are some of them; without any, all. captum:NAME is a class of captum.attr.
     """
     chosen = [find_method(name) for name in names] if names else list(METHODS.values())
     if as_json:
@@ -33,16 +34,10 @@ def _row(method: Method) -> dict[str, Any]:
 
 
 def _show(methods: list[Method]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0))
-    for head in ("name", "source", "measures", "cost", "needs", "fails"):
-        table.add_column(head, overflow="fold")
-    for method in methods:
-        needs = ", ".join(method.needs) or "–"
-        table.add_row(method.name, method.source, _measures(method), method.cost, needs, method.fails)
-    Console().print(table)
+    show_table(
+        ("name", "source", "measures", "cost", "needs", "fails"),
+        [(one.name, one.source, _measures(one), one.cost, ", ".join(one.needs) or "–", one.fails) for one in methods],
+    )
 
 
 def _measures(method: Method) -> str:

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_N = 500
 DEFAULT_EPS = "0.001:0.03"
 MODELS = ("rohrer100k_scs", "rohrer100k_ssdp", "rohrer100k_conv")
-# Which attacks an option speaks of: it leaves the others as they are (the queries of square: square-300).
-SPEAKS_OF = {
-    "steps": ("pgd", "apgd", "torchattacks"),
-    "loss": ("pgd", "apgd"),
-    "rel_step_size": ("pgd", "torchattacks"),
-}
+ALL_HEED = ("norm", "restarts")  # what the other options say leaves an attack as it is whose record does not read it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +65,7 @@ class SweepOptions:
 )
 @click.option(
     "--attack", "attacks", multiple=True, default=("pgd",), show_default=True,
-    help="pgd, fgsm, apgd-ce, apgd-dlr, fab, square, …-targeted, autoattack, torchattacks:NAME; repeatable: the worst.",
+    help="pgd, fgsm, apgd-ce … (see `scs-eval attacks`), autoattack, torchattacks:NAME, foolbox:NAME; repeatable.",
 )  # fmt: skip
 @options_from(AttackOptions, into="attack_options", only_given=True)
 @options_from(SweepOptions, into="sweep")
@@ -131,9 +126,7 @@ def choose_attacks(asked: Sequence[str], **given: Any) -> "tuple[Attack, ...]":
     chosen = [attack for text in asked for attack in parse_attacks(text)]
     for option in given:
         if not any(_concerns(option, attack) for attack in chosen):
-            raise InputError(
-                f"--{option.replace('_', '-')} is for {', '.join(SPEAKS_OF[option])}, not for {', '.join(asked)}"
-            )
+            raise InputError(f"--{option.replace('_', '-')} says nothing to {', '.join(asked)}; see `scs-eval attacks`")
     chosen = [
         replace(attack, **{key: value for key, value in given.items() if _concerns(key, attack)}) for attack in chosen
     ]
@@ -143,7 +136,7 @@ def choose_attacks(asked: Sequence[str], **given: Any) -> "tuple[Attack, ...]":
 
 
 def _concerns(option: str, attack: "Attack") -> bool:
-    return attack.name.partition(":")[0] in SPEAKS_OF.get(option, (attack.name.partition(":")[0],))
+    return option in ALL_HEED or option in attack.kind.reads
 
 
 def part_of(folder: Path, name: str, *settings: object) -> Path:

@@ -1,0 +1,42 @@
+"""`scs-eval attacks`: the attacks, what they do, their norms, budget and cost."""
+
+import json
+from typing import Any
+
+import click
+
+from scs_eval.analyses.attacks.kinds import ATTACKS, AttackKind, find_attack
+from scs_eval.cli.listing import show_table
+
+
+@click.command("attacks")
+@click.argument("names", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="One JSON list, for programs.")
+def command(names: tuple[str, ...], as_json: bool) -> None:
+    """List the attacks: source, what they do, their norms, their usual budget, which options they heed.
+
+    NAMES are some of them; without any, all. `pgd --attack` takes options behind hyphens (apgd-dlr-targeted,
+    pgd-l2-40), `autoattack` for the four of that name, and classes of other packages: torchattacks:NAME, foolbox:NAME.
+    """
+    chosen = [find_attack(name) for name in names] if names else list(ATTACKS.values())
+    if as_json:
+        click.echo(json.dumps([_row(kind) for kind in chosen], indent=1, ensure_ascii=False))
+        return
+    show_table(
+        ("name", "source", "does", "norms", "budget", "heeds"),
+        [
+            (kind.name, kind.source, kind.does, ", ".join(kind.norms), _budget(kind), ", ".join(kind.reads) or "–")
+            for kind in chosen
+        ],
+    )
+
+
+def _budget(kind: AttackKind) -> str:
+    return f"{kind.steps:,} {kind.unit}"
+
+
+def _row(kind: AttackKind) -> dict[str, Any]:
+    return {
+        "name": kind.name, "source": kind.source, "does": kind.does, "norms": list(kind.norms), "steps": kind.steps,
+        "unit": kind.unit, "cost": kind.cost * kind.steps, "heeds": list(kind.reads),
+    }  # fmt: skip
