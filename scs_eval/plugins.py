@@ -109,9 +109,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
 def _place(origin: object) -> str | None:
     """Where a function or class was defined."""
-    if isinstance(origin, str) or not callable(origin):
-        return None
-    return f"{getattr(origin, '__module__', '')}.{getattr(origin, '__qualname__', repr(origin))}"
+    name = getattr(origin, "__qualname__", "<lambda>")  # which names none
+    return None if "<lambda>" in name else f"{getattr(origin, '__module__', '')}.{name}"
 
 
 def module_of_file(path: Path) -> ModuleType:

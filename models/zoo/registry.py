@@ -62,8 +62,8 @@ def register_model(model: Any = None, name: str = "", *, input_size: int = 32, t
     if model is None or isinstance(model, str):
         return lambda build: register_model(build, model or name, input_size=input_size, trained=trained)
     called = name or model.__name__
-    if called not in OWN.known() and resolve(called, missing_ok=True) is not None:
-        raise InputError(f"a model called {called!r} exists already; choose another name")
+    if resolve(called, missing_ok=True) is not None:
+        raise InputError(f"there is a model {called!r} already; choose another name")
     OWN.add(called, OwnModel(model, input_size, trained), origin=model)
     return model
 

@@ -499,10 +499,10 @@ def test_names_of_attacks():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("abc", "expected the attack pgd, fgsm, apgd, fab, square or torchattacks:NAME, got 'abc'"),
+        ("abc", "unknown attack 'abc'; did you mean fab"),
         ("pgd-l3", "got 'l3' in 'pgd-l3'"),
-        ("", "got ''"),
-        ("torchattacks:", "got 'torchattacks:'"),
+        ("", "unknown attack ''; choose from pgd, fgsm, apgd, fab, square, torchattacks:NAME, foolbox:NAME"),
+        ("torchattacks:", "unknown attack 'torchattacks:'"),
         ("pgd-0", "expected steps as a whole number of at least 1, got 0"),
     ],
 )

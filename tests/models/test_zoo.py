@@ -21,7 +21,7 @@ from scs_eval.models.zoo.registry import (
     default_classes,
     input_size,
     list_models,
-    register,
+    register_model,
 )
 
 # rohrer_nets: trainable parameters of convolution kernels and head; sharpened layers add one p per kernel and one q.
@@ -159,13 +159,13 @@ def test_unknown_names_say_what_is_near(name, hint):
 
 
 def test_models_of_ones_own():
-    register("my_net", lambda classes: nn.Sequential(nn.Flatten(), nn.Linear(12, classes)), input_size=2)
+    register_model("my_net", input_size=2)(lambda classes: nn.Sequential(nn.Flatten(), nn.Linear(12, classes)))
     assert "my_net" in list_models("my_*")
     assert create_model("my_net", num_classes=4)(torch.rand(1, 3, 2, 2)).shape == (1, 4)
     assert input_size("my_net") == 2
     for taken in ("my_net", "rohrer100k_scs", "rohrer100k_scs_p=4"):
-        with pytest.raises(InputError, match="exists already"):
-            register(taken, lambda classes: nn.Identity())
+        with pytest.raises(InputError, match="already; choose another"):
+            register_model(taken)(lambda classes: nn.Identity())
 
 
 def test_order_of_pooling_and_relu():

@@ -109,7 +109,7 @@ def test_a_model_in_one_line():
         scs_eval.load_model("plain")
     assert "768" not in CliRunner().invoke(cli, ["models", "plain"]).output
     assert "7,690" in CliRunner().invoke(cli, ["models", "plain"]).output
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="there is a model 'rohrer100k_scs' already"):
         scs_eval.register_model("rohrer100k_scs")(build)
 
 
