@@ -302,6 +302,38 @@ _METHODS = (
         class_specific=False,
         needs=("attention",),
     ),
+    Method(
+        name="gradrollout",
+        label="gradient-weighted rollout",
+        source="Chefer et al. 2021",
+        function="rollout:gradient_rollout",
+        measures="from which patches the head draws, by attention whose growth would raise the logit",
+        fails="ignores values, MLPs and what speaks against the class; as coarse as the patches",
+        empty="no attention whose growth raises the logit reaches the image",
+        resolution="coarse",
+        needs=("gradient", "attention"),
+    ),
+    Method(
+        name="gradsam",
+        label="Grad-SAM",
+        source="Barkan et al. 2021",
+        function="rollout:grad_sam",
+        measures="attention that a patch gets in any layer, where its growth would raise the logit",
+        fails="in deep layers tokens are no longer their patch; never negative; as coarse as the patches",
+        empty="no attention whose growth raises the logit",
+        resolution="coarse",
+        needs=("gradient", "attention"),
+    ),
+    Method(
+        name="attnlrp",
+        label="AttnLRP",
+        source="Achtibat et al. 2024",
+        function="attnlrp:attnlrp",
+        measures="the logit passed back layer by layer, through attention as through linear layers",
+        fails="black pixels get nothing; biases take a share that no pixel shows",
+        empty="no relevance reaches the image",
+        needs=("gradient", "attention"),
+    ),
 )
 METHODS: Registry[Method] = Registry(
     "a method", group="scs_eval.methods", register="scs_eval.analyses.attribution.own_methods:register_method"

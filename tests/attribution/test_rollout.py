@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.models import VisionTransformer
 
-from scs_eval.analyses.attribution.attribute import attribute
-from scs_eval.analyses.attribution.rollout import _as_image
+from scs_eval.analyses.attribution.attention import grid_of, logits_and_attention
+from scs_eval.analyses.attribution.attribute import attribute, pixel_maps
 from scs_eval.errors import NotApplicableError
 from scs_eval.models.layers import SelfAttention
 
@@ -102,4 +102,81 @@ def test_leaves_no_hooks(fails: bool) -> None:
 
 def test_tokens_that_are_no_image() -> None:
     with pytest.raises(NotApplicableError, match="17 tokens"):
-        _as_image(torch.rand(1, 17, 17), torch.rand(1, 3, 32, 31))
+        grid_of(17, torch.rand(1, 3, 32, 31))
+
+
+def attention_by_hand(model: VisionTransformer) -> tuple[Tensor, list[Tensor]]:
+    """The logits and every head's attention, block by block, without torch's attention."""
+    tokens, layers = model._process_input(IMAGES), []
+    tokens = torch.cat([model.class_token.expand(3, -1, -1), tokens], 1) + model.encoder.pos_embedding
+    for block in model.encoder.layers:
+        layer = block.self_attention
+        parts = F.linear(block.ln_1(tokens), layer.in_proj_weight, layer.in_proj_bias).chunk(3, -1)
+        query, key, value = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in parts)
+        layers.append((query @ key.transpose(2, 3) / query.shape[-1] ** 0.5).softmax(-1))
+        tokens = tokens + layer.out_proj((layers[-1] @ value).transpose(1, 2).flatten(2))
+        tokens = tokens + block.mlp(block.ln_2(tokens))
+    return model.heads(model.encoder.ln(tokens)[:, 0]), layers
+
+
+def gradients_by_hand(model: VisionTransformer) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+    nn.init.normal_(model.heads.head.weight)  # torchvision's starts at 0, and so would every gradient
+    logits, layers = attention_by_hand(model)
+    torch.testing.assert_close(logits, model(IMAGES))
+    return layers, torch.autograd.grad(logits[range(3), TARGETS].sum(), layers)
+
+
+def test_gradient_rollout() -> None:
+    model = vit()
+    layers, gradients = gradients_by_hand(model)
+    paths = torch.eye(17, dtype=torch.float64).repeat(3, 1, 1)
+    for attention, gradient in zip(layers, gradients, strict=True):
+        weighted = (attention * gradient).relu().mean(1)
+        paths = paths + torch.einsum("nij,njk->nik", weighted, paths)
+    expected = upsampled(paths[:, 0, 1:])
+    assert expected.any()
+    torch.testing.assert_close(attribute(model, IMAGES, TARGETS, method="gradrollout"), expected.detach())
+
+
+def test_grad_sam() -> None:
+    model = vit()
+    layers, gradients = gradients_by_hand(model)
+    sums = torch.stack([(a * g.relu()).sum((1, 2)) for a, g in zip(layers, gradients, strict=True)])
+    expected = upsampled(sums.sum(0)[:, 1:] / (3 * 2 * 17))
+    assert expected.any()
+    torch.testing.assert_close(attribute(model, IMAGES, TARGETS, method="gradsam"), expected.detach())
+
+
+@pytest.mark.parametrize("method", ["gradrollout", "gradsam", "attnlrp"])
+def test_classes_together_as_one_by_one(method: str) -> None:
+    model = vit()
+    nn.init.normal_(model.heads.head.weight)
+    together = pixel_maps(model, IMAGES, torch.tensor([[0, 3]] * 3), method=method)
+    for position, number in enumerate((0, 3)):
+        alone = attribute(model, IMAGES, torch.full((3,), number), method=method).sum(1)
+        torch.testing.assert_close(together[:, position], alone)
+    assert not torch.allclose(together[:, 0], together[:, 1])
+
+
+@pytest.mark.parametrize("method", ["rollout", "gradrollout", "gradsam", "attnlrp"])
+def test_without_attention(method: str) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 5)).double()
+    with pytest.raises(NotApplicableError, match="needs attention"):
+        attribute(model, IMAGES, TARGETS, method=method)
+
+
+def test_timm_attention() -> None:
+    """timm's own unfused formula, read where it would drop some of it, against what we see of its fused one."""
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(0)
+    options = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2, "num_classes": 5}
+    model = timm.create_model("vit_tiny_patch16_224", pretrained=False, **options).double().eval()
+    _, layers = logits_and_attention(model, IMAGES)
+    seen: list[Tensor] = []
+    for block in model.blocks:
+        block.attn.fused_attn = False
+        block.attn.attn_drop.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+    model(IMAGES)
+    assert len(layers) == len(seen) == 2
+    for ours, theirs in zip(layers, seen, strict=True):
+        torch.testing.assert_close(ours, theirs)
