@@ -28,6 +28,7 @@ class Headline:
     to say. values: from a result to the value of every example; with `at_eps`, from a result and a position in its
     `eps`. shares: an example is right or wrong (Wilson's interval, McNemar's test), else it has a number (bootstrap).
     at_eps: one such number for every ε of the sweep, or for those that the summary shows; called pgd@8/255.
+    words_of_difference: what a model is that has less, and one that has more of it than its reference.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Headline:
     better: int = NEITHER
     shares: bool = False
     at_eps: Literal["", "all", "shown"] = ""
+    words_of_difference: tuple[str, str] = ("lower", "higher")
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,10 @@ for _entry in (
         command="Show what each model looks at, and how sparse, specific and steady that is.", function="saliency",
         run=f"{ROOMS}.saliency.task:run", size=100, cost=22, needs=("labels", "gradient"), pictures=True,
         metrics=(
-            Headline("sparseness", "sparseness of saliency maps (Gini)", lambda result: result.gini),
+            Headline(
+                "sparseness", "sparseness of saliency maps (Gini)", lambda result: result.gini,
+                words_of_difference=("less sparse", "sparser"),
+            ),
             Headline(
                 "class_correlation", "correlation of the maps of two classes",
                 lambda result: result.class_correlation, LOWER,
@@ -178,7 +183,10 @@ for _entry in (
         command="Attack each model with ever larger changes, and check whether its robustness is real.", function="pgd",
         run=f"{ROOMS}.pgd.task:run", size=200, cost=260, needs=("labels", "gradient", "eps", "twin"),
         metrics=(
-            Headline("robust_area", "area under accuracy against ε", lambda result: result.areas, HIGHER),
+            Headline(
+                "robust_area", "area under accuracy against ε", lambda result: result.areas, HIGHER,
+                words_of_difference=("less robust", "more robust"),
+            ),
             Headline(
                 "pgd", "right answers when attacked", lambda result, eps: ~result.is_adversarial[eps], HIGHER,
                 shares=True, at_eps="all",

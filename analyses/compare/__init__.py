@@ -5,6 +5,7 @@ from the cache, and what is interrupted goes on there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from torch import Tensor, nn
@@ -37,6 +38,7 @@ def compare(
     store: ResultCache | None = None,
     known: Mapping[str, Known] | None = None,
     twins: Mapping[str, tuple[str, nn.Module | None]] | None = None,
+    references: Mapping[str, str] | None = None,
     begin: Callable[[float, int], None] | None = None,
     advance: Advance | None = None,
 ) -> CompareResult:
@@ -47,6 +49,7 @@ def compare(
     attacked and faithfulness. eps: of the attacks. sizes: analysis → how many of the images, from the first, it takes
     (localisation: grids), where that is not as the catalogue says. store: where finished work is kept and found.
     known: further facts for the table of accuracy. twins: label → name and network for the scorecard's transfer attack.
+    references: label → label of the model that it is compared with; by default as the rule of `references_of` has it.
     begin: told the cost of what is to be done and how many steps are finished already; advance: told how much of that
     cost is done more, and what is being worked on.
     """
@@ -67,14 +70,14 @@ def compare(
         begin(sum(step.cost for step in pending), len(steps) - len(pending))
     for step in pending:
         run_step(step, setup, results, advance or (lambda cost, what: None))
-    return _result(setup, results, label=label)
+    return _result(setup, results, label=label, references=dict(references or {}))
 
 
-def _result(setup: Setup, results: Results, *, label: str) -> CompareResult:
+def _result(setup: Setup, results: Results, *, label: str, references: dict[str, str]) -> CompareResult:
     metrics = metrics_of(setup.analyses, setup.eps)
     columns = [[values_of(metric, results[name]) for name in setup.models] for metric in metrics]
     parts = {
-        analysis: COMPARISONS[type(members[0])].of(members, label=label)
+        analysis: replace(COMPARISONS[type(members[0])].of(members, label=label), references=references)
         for analysis in setup.analyses
         if (members := [results[name][analysis] for name in setup.models if analysis in results[name]])
     }
@@ -88,4 +91,5 @@ def _result(setup: Setup, results: Results, *, label: str) -> CompareResult:
         left_out=setup.left_out,
         parts=parts,
         image_indices={analysis: setup.image_indices(analysis) for analysis in parts},
+        references=references,
     )

@@ -1,13 +1,12 @@
 """What a comparison says: every metric of every model with its interval, and which differences are shown.
 
-Two models are compared on the same examples: McNemar's exact test for right or wrong, sign flips for the
-rest, Holm's correction over all tests of the summary together. A better value is marked only where that says so.
+Every model is compared with its reference on the same examples: McNemar's exact test for right or wrong, sign flips for
+the rest, Holm's correction over all tests of the summary together. A better value is marked only where that says so.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,9 +15,11 @@ import pandas as pd
 from scs_eval.analyses.attribution.score_table import mean_of
 from scs_eval.analyses.compare.figure import draw_pixel_curves
 from scs_eval.analyses.compare.metrics import HIGHER, LOWER, Metric
+from scs_eval.analyses.core.reference_tests import compare_pair
 from scs_eval.analyses.core.result import Comparison, Result
-from scs_eval.analyses.core.statistics import RESAMPLES, holm, mcnemar, paired_test, too_few, wilson
+from scs_eval.analyses.core.statistics import RESAMPLES, holm, wilson
 from scs_eval.analyses.plotting import style
+from scs_eval.models.zoo.counterparts import references_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +38,7 @@ class CompareResult(Result):
     left_out: "analysis, model" → why there is nothing.
     parts: analysis → the results of all models, for tables and figures.
     image_indices: analysis → the indices of its images, in the set they come from.
+    references: model → the model that it is compared with; without them, as the rule of `references_of` has it.
     """
 
     name = "compare"
@@ -49,6 +51,7 @@ class CompareResult(Result):
     left_out: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, Result] = field(default_factory=dict)
     image_indices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    references: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def lines(self) -> tuple[Metric, ...]:
@@ -71,7 +74,7 @@ class CompareResult(Result):
     @cached_property
     def _tests(self) -> pd.DataFrame:
         lines = [m for m, metric in enumerate(self.lines) if metric.main]
-        pairs = [(m, a, b) for m in lines for a, b in combinations(range(len(self.models)), 2)]
+        pairs = [(m, *pair) for m in lines for pair in self.pairs]
         # So many resamples that the smallest p there is can still be below 5 % after Holm's correction.
         resamples = max(RESAMPLES, 100 * len(pairs))
         table = pd.DataFrame([self._test(*pair, resamples=resamples) for pair in pairs])
@@ -80,30 +83,29 @@ class CompareResult(Result):
             table["winner"] = [self._winner(row) for _, row in table.iterrows()]
         return table
 
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """Each model and its reference, where that is among the models."""
+        chosen = self.references or references_of({model: model for model in self.models})
+        return [(model, other) for model, other in chosen.items() if other in self.models]
+
+    @cached_property
+    def without_reference(self) -> dict[str, str]:
+        """Each model whose reference is not among the models, and that reference."""
+        chosen = self.references or references_of({model: model for model in self.models})
+        return {model: other for model, other in chosen.items() if other not in self.models}
+
     def tests(self) -> pd.DataFrame:
-        """Every pair of models by every metric of the summary: the difference, p, Holm's p, and what that means.
+        """Every model (a) against its reference (b) by every metric of the summary: the difference, p, Holm's p.
 
         A row without a test says why in the column `test`.
         """
         return self._tests.copy()
 
-    def _both(self, metric: int, a: int, b: int) -> np.ndarray:
-        """(n,) examples where both models have a value."""
-        both: np.ndarray = np.isfinite(self.outcomes[metric, a]) & np.isfinite(self.outcomes[metric, b])
-        return both
-
-    def _test(self, metric: int, a: int, b: int, *, resamples: int) -> dict[str, Any]:
-        both, line = self._both(metric, a, b), self.lines[metric]
-        n = int(both.sum())
-        row: dict[str, Any] = {"metric": line.name, "a": self.models[a], "b": self.models[b], "n": n}
-        if why := "no example with both values" if n == 0 else too_few(n, "examples"):
-            return row | {**dict.fromkeys(("difference", "low", "high"), np.nan), "test": why, "p_value": np.nan}
-        first, second = (self.outcomes[metric, model][both] for model in (a, b))
-        difference, low, high, p_value = paired_test(first, second, resamples=resamples)
-        if line.shares:
-            p_value = mcnemar(first, second).p_value
-        numbers = {"difference": difference, "low": low, "high": high}
-        return {**row, **numbers, "test": "McNemar" if line.shares else "sign flips", "p_value": p_value}
+    def _test(self, metric: int, a: str, b: str, *, resamples: int) -> dict[str, Any]:
+        line, values = self.lines[metric], (self.outcomes[metric, self.models.index(model)] for model in (a, b))
+        names = {"metric": line.name, "a": a, "b": b}
+        return names | compare_pair(*values, shares=line.shares, unit="examples", resamples=resamples)
 
     def _winner(self, test: "pd.Series[Any]") -> str:
         """The better model (where neither way is better, the one that has more), if the test shows a difference."""
@@ -141,7 +143,7 @@ class CompareResult(Result):
         return {"table": self.table(), **({"tests": self.tests()} if len(self._tests) else {})}
 
     def summary(self) -> pd.DataFrame:
-        """A row per metric, a column per model; ✓ where a model is shown to be better than all it differs from."""
+        """A row per metric, a column per model; ✓ where it is shown to be better than its reference (or its model)."""
         table = self._table.set_index(["metric", "model"])
         rows = []
         for metric in (line for line in self.lines if line.main):

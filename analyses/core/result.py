@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.core.reference_tests import reference_tests
 from scs_eval.analyses.core.storage import KINDS, save_result
 from scs_eval.analyses.core.storage import load_result as load_result
+from scs_eval.analyses.core.training_table import training_table
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -116,9 +118,13 @@ COMPARISONS: "dict[type[Result], type[Comparison[Any]]]" = {}  # what several re
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Comparison(Result, Generic[R]):
-    """Results of one kind for several models, labels distinct: tables one below the other, one figure for all."""
+    """Results of one kind for several models, labels distinct: tables one below the other, one figure for all.
+
+    references: model → the model that it is compared with; without them, as the rule of `references_of` has it.
+    """
 
     results: tuple[R, ...]
+    references: Mapping[str, str] = field(default_factory=dict)
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -155,12 +161,21 @@ class Comparison(Result, Generic[R]):
         """The results' summaries, one below the other; an empty cell where one has no such column."""
         return _stacked([result.summary() for result in self.results]).fillna("")
 
+    def tests(self) -> pd.DataFrame:
+        """Every model against its reference, by every headline of the analysis; Holm's correction over all."""
+        return reference_tests(self.results, self.references)
+
+    def trainings(self) -> pd.DataFrame:
+        """Networks that were trained several times: mean and range of every headline, and against the reference's."""
+        return training_table(self.results, self.references)
+
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Every table that some result has, one below the other."""
+        """Every table that some result has, one below the other; tests, if a model has a reference; trainings."""
         each = [result.tables() for result in self.results]
+        derived = {"tests": self.tests(), "trainings": self.trainings()}
         names = dict.fromkeys(name for tables in each for name in tables)
         stacked = {name: _stacked([tables[name] for tables in each if name in tables]) for name in names}
-        return {**stacked, "table": self.table()}
+        return {**stacked, "table": self.table(), **{name: table for name, table in derived.items() if len(table)}}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The results' arrays, each under `label/name`."""

@@ -1,7 +1,9 @@
 """Which images make which mosaic.
 
 Source: B-cos v2, C.2.1: images sorted by confidence for each class, a random set of classes for each mosaic, of each
-class the most confident image that has not been used. Here an image must be right for every model that is compared.
+class the most confident image that has not been used. Then the first mosaics are the easiest, and a score depends on
+how many are played; here images are a random sample, unless the published order is asked for. An image must be right
+for every model that is compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from scs_eval.analyses.core.labelled_images import LabelledImages
 from scs_eval.analyses.localisation.mosaics import Mosaics, read_mosaics
-from scs_eval.analyses.localisation.options import BCOS_V2, COUNT, SIDE, MosaicOptions
+from scs_eval.analyses.localisation.options import BCOS_V2, COUNT, SIDE, MosaicOptions, Order
 from scs_eval.errors import InputError
 
 PUBLISHED_SEED = 42
@@ -37,7 +39,7 @@ def _mosaics_of_model(
     if options.protocol == BCOS_V2:
         return published_mosaics(logits[name], data.labels, data.indices, **size)
     judges = [logits[name]] if options.own else list(logits.values())
-    return choose_mosaics(judges, data.labels, data.indices, **size, seed=seed)
+    return choose_mosaics(judges, data.labels, data.indices, **size, order=options.order, seed=seed)
 
 
 def _replayed(data: LabelledImages, options: MosaicOptions, *, model: str) -> Mosaics:
@@ -49,17 +51,25 @@ def _replayed(data: LabelledImages, options: MosaicOptions, *, model: str) -> Mo
 
 
 def choose_mosaics(
-    logits: Sequence[Tensor], labels: Tensor, indices: Tensor, *, side: int = SIDE, count: int = COUNT, seed: int = 0
+    logits: Sequence[Tensor],
+    labels: Tensor,
+    indices: Tensor,
+    *,
+    side: int = SIDE,
+    count: int = COUNT,
+    order: Order = "random",
+    seed: int = 0,
 ) -> Mosaics:
-    """Mosaics of images that all models have right, the most confidently classified first, no image twice.
+    """Mosaics of images that all models have right, drawn at random or the most confident first, no image twice.
 
-    logits: (N, classes) of each model; labels, indices: (N,). Models are confident on different scales, so the order
+    logits: (N, classes) of each model; labels, indices: (N,). Models are confident on different scales, so that order
     within a class is by the mean of an image's ranks. Fewer than `count` if the images run out.
     """
     MosaicOptions(side=side, count=count)  # which refuses other sizes
     usable = torch.stack([model_logits.argmax(1) == labels for model_logits in logits]).all(0)
-    queues = _queues(logits, labels, usable)
-    random = np.random.default_rng(seed)
+    queues, random = _queues(logits, labels, usable), np.random.default_rng(seed)
+    if order == "random":
+        queues = {label: random.permutation(queue).tolist() for label, queue in queues.items()}
     cells: list[list[int]] = []
     while len(cells) < count and len(left := [label for label, queue in queues.items() if queue]) >= side**2:
         cells.append([queues[label].pop() for label in random.choice(left, side**2, replace=False)])

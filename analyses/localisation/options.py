@@ -12,6 +12,7 @@ BCOS_V2 = "bcos-v2"
 Setting = Literal["grid", "difull", "dipart"]
 Protocol = Literal["paper", "bcos-v2"]
 Look = Literal["auto", "whole", "windows"]
+Order = Literal["random", "confident"]
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,13 @@ class MosaicOptions:
     side: Annotated[int | None, "Cells per side.  [default: 3, or as replayed]"] = None
     count: Annotated[int | None, "Mosaics to make, as far as there are images.  [default: 500, or as replayed]"] = None
     replay: Annotated[Path | None, "Replay grids.csv of a result (with a count its first)."] = None
-    own: Annotated[bool, "Let each model have mosaics of its own, by its own confidence."] = False
+    own: Annotated[bool, "Let each model have mosaics of its own, of what it has right itself."] = False
     protocol: Annotated[Protocol, "bcos-v2: as the B-cos authors' code chooses; every model has its own."] = "paper"
+    order: Annotated[
+        Order,
+        "Images drawn at random from those that every model has right, or the most confident first, as published "
+        "(whose first grids are the easiest).",
+    ] = "random"
 
     def __post_init__(self) -> None:
         """Refuse what no images could make."""

@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.core.reference_tests import compare_pair, corrected
 from scs_eval.analyses.core.result import Comparison, Result
-from scs_eval.analyses.core.statistics import holm, mean_interval, paired_test, too_few
+from scs_eval.analyses.core.statistics import mean_interval
 from scs_eval.analyses.localisation import panels
 from scs_eval.analyses.localisation.mosaics import mosaic_table
-
-LEVEL = 0.05  # of p, after Holm's correction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -161,28 +159,28 @@ class LocalisationComparison(Comparison[LocalisationResult]):
     name = "localisation"
 
     def summary(self) -> pd.DataFrame:
-        """The results' summaries; the paired difference to the first (the head names it) on its grids, in points."""
-        first, *others = self.results
-        differences = [_difference(result, first) if _same_grids(result, first) else "" for result in others]
-        return super().summary().assign(**{f"− {first.label}": ["", *differences]})
+        """The results' summaries; the paired difference to the reference, or the model's first method, in points."""
+        summary = super().summary()
+        for _, test in self.tests().iterrows():
+            here = (summary["model"] == test["model"]) & (summary["method"] == test["method"])
+            if "− reference's" not in summary or (summary.loc[here, "− reference's"] == "").all():
+                summary.loc[here, "− reference's"] = _difference(test)
+                summary = summary.fillna("")
+        return summary
 
     def tests(self) -> pd.DataFrame:
-        """Every two models by the same method, and every two methods of the same model, on the same grids.
+        """Every model against its reference by the same method, and every method against the model's first.
 
         Sign flips over grids, Holm's correction over all of one kind; a row without a test says why.
         """
-        kinds = [pd.DataFrame(_tests(self.results, kind)) for kind in ("model", "method")]
-        for table in kinds:
-            if len(table):
-                table["p_holm"] = holm(table["p_value"])
-                table["verdict"] = [_verdict(row) for _, row in table.iterrows()]
-        return pd.concat(kinds, ignore_index=True) if any(len(table) for table in kinds) else pd.DataFrame()
+        methods = corrected(list(_method_tests(self.results)))
+        kinds = [super().tests().assign(compared="model"), methods.assign(compared="method")]
+        there = [table for table in kinds if len(table)]
+        return pd.concat(there, ignore_index=True) if there else pd.DataFrame()
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The results' tables, and the tests. The list of grids once for each model that had its own."""
-        tables, tests = super().tables(), self.tests()
-        tables["grids"] = self._lists()
-        return tables | ({"tests": tests} if len(tests) else {})
+        return super().tables() | {"grids": self._lists()}
 
     def _lists(self) -> pd.DataFrame:
         first = {result.model: result for result in reversed(self.results)}
@@ -199,28 +197,25 @@ class LocalisationComparison(Comparison[LocalisationResult]):
         return panels.figures(self.results)
 
 
-def _tests(results: Sequence[LocalisationResult], kind: str) -> Iterator[dict[str, object]]:
-    other = "method" if kind == "model" else "model"
-    for a, b in combinations(results, 2):
-        if getattr(a, other) == getattr(b, other) and _same_grids(a, b):
-            difference, low, high, p_value = paired_test(a.grid_scores, b.grid_scores)
-            names = {"compared": kind, other: getattr(a, other), "a": getattr(a, kind), "b": getattr(b, kind)}
-            yield {**names, "n": len(a.scores), "difference": difference, "low": low, "high": high, "p_value": p_value}
-
-
-def _verdict(row: "pd.Series[Any]") -> str:
-    if why := too_few(row["n"], "grids"):
-        return why
-    return "no difference shown" if row["p_holm"] > LEVEL else f"{row['a' if row['difference'] > 0 else 'b']} higher"
+def _method_tests(results: Sequence[LocalisationResult]) -> Iterator[dict[str, object]]:
+    """Every method against the first of the same model, on the same grids."""
+    first: dict[str, LocalisationResult] = {}
+    for result in results:
+        reference = first.setdefault(result.model, result)
+        if reference is not result and _same_grids(reference, result):
+            names = {"model": result.model, "reference": reference.method, "metric": "localisation"}
+            words = {"method": result.method, "less": "lower", "more": "higher"}
+            yield {**names, **words, **compare_pair(result.grid_scores, reference.grid_scores, unit="grids")}
 
 
 def _same_grids(a: LocalisationResult, b: LocalisationResult) -> bool:
     return a.setting == b.setting and np.array_equal(a.indices, b.indices)
 
 
-def _difference(result: LocalisationResult, first: LocalisationResult) -> str:
-    mean, low, high, _ = paired_test(result.grid_scores, first.grid_scores)
-    return f"{100 * mean:+.1f}" + ("" if np.isnan(low) else f" [{100 * low:+.1f}, {100 * high:+.1f}]")
+def _difference(test: "pd.Series[Any]") -> str:
+    difference, low, high = (100 * test[key] for key in ("difference", "low", "high"))
+    interval = "" if np.isnan(low) else f" [{low:+.1f}, {high:+.1f}]"
+    return f"{test['test']}" if np.isnan(difference) else f"{difference:+.1f}{interval} ({test['reference']})"
 
 
 def _percent(mean: float, low: float, high: float) -> str:

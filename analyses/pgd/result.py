@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.core.result import Comparison, Result
-from scs_eval.analyses.core.statistics import Interval, holm, mean_interval, paired_test, too_few, wilson
+from scs_eval.analyses.core.statistics import Interval, mean_interval, wilson
 from scs_eval.analyses.pgd.figure import draw_attacked, draw_curves
 from scs_eval.analyses.scorecard.check import SKIPPED
 from scs_eval.analyses.scorecard.figure import draw_scorecard
@@ -18,8 +17,6 @@ from scs_eval.analyses.scorecard.result import Scorecard
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-LEVEL = 0.05  # of p, after Holm's correction
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,26 +191,13 @@ class PgdResult(Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PgdComparison(Comparison[PgdResult]):
-    """The robustness of several models on the same images."""
+    """The robustness of several models on the same images.
+
+    What is tested is the area under the curve, which is fixed before the data are seen; an ε at which the curves happen
+    to lie apart would not be.
+    """
 
     name = "pgd"
-
-    def tests(self) -> pd.DataFrame:
-        """Every pair of models on the same images: the areas under their curves, sign flips, Holm's correction.
-
-        The area is fixed before the data are seen; an ε at which the curves happen to lie apart would not be.
-        """
-        pairs = [pair for pair in combinations(self.results, 2) if np.array_equal(pair[0].indices, pair[1].indices)]
-        table = pd.DataFrame([_test(*pair) for pair in pairs])
-        if len(table):
-            table["p_holm"] = holm(table["p_value"])
-            table["verdict"] = [_verdict(row) for _, row in table.iterrows()]
-        return table
-
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """The results' tables, and the tests."""
-        tests = self.tests()
-        return super().tables() | ({"tests": tests} if len(tests) else {})
 
     def figure(self, ax: "Axes | None" = None) -> "Figure":
         """All curves on one axes."""
@@ -229,20 +213,6 @@ class PgdComparison(Comparison[PgdResult]):
             if key != "figure"
         }
         return {"figure": self.figure(), **({"scorecard": draw_scorecard(cards)} if cards else {}), **own}
-
-
-def _test(first: PgdResult, second: PgdResult) -> dict[str, Any]:
-    """By how much the areas differ: the mean over images of the share of [0, largest ε] where the model is right."""
-    area = paired_test(first.areas, second.areas)
-    row = {"model": first.label, "other": second.label, "n": first.n, "area_difference": area.difference}
-    return row | {"area_low": area.low, "area_high": area.high, "test": "sign flips", "p_value": area.p_value}
-
-
-def _verdict(row: "pd.Series[Any]") -> str:
-    if why := too_few(row["n"]):
-        return why
-    more = row["model"] if row["area_difference"] > 0 else row["other"]
-    return "no difference shown" if row["p_holm"] > LEVEL else f"{more} is more robust"
 
 
 def _card_columns(card: Scorecard | None) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Saliency maps with their metrics: tables, the test against the reference, figures."""
+"""Saliency maps with their metrics: tables, sparseness against the reference, figures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -10,10 +10,8 @@ import pandas as pd
 from scs_eval.analyses.attribution.completeness import percent, ratio
 from scs_eval.analyses.attribution.methods import METHODS
 from scs_eval.analyses.core.result import Comparison, Result
-from scs_eval.analyses.core.statistics import holm, mean_interval, paired_test, too_few
+from scs_eval.analyses.core.statistics import mean_interval
 from scs_eval.analyses.saliency.figure import draw
-from scs_eval.models.zoo.counterparts import reference_of
-from scs_eval.models.zoo.registry import resolve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 METRICS = ("gini", "entropy", "top_mass", "class_correlation", "max_sensitivity")
 HEADS = ("Gini", "entropy", "top 5 % mass", "class correlation", "max-sensitivity")
 COLUMNS_PER_PAGE = 6
-LEVEL = 0.05  # of p, after Holm's correction
-_NUMBERS = ("gini_difference", "low", "high", "p_value")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -146,57 +142,17 @@ class SaliencyResult(Result):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SaliencyComparison(Comparison[SaliencyResult]):
-    """The maps of several models, methods or both.
-
-    reference: the model that all others are compared with; by default each by the rule of `reference_of`.
-    """
+    """The maps of several models, methods or both."""
 
     name = "saliency"
-    reference: str = ""
-
-    def tests(self) -> pd.DataFrame:
-        """Sparseness against the reference on the same images by the same method: sign flips, Holm's correction.
-
-        A row without a test says why.
-        """
-        table = pd.DataFrame([row for result in self.results if (row := self._test(result)) is not None])
-        if len(table):
-            table["p_holm"] = holm(table["p_value"])
-            table["verdict"] = [row["verdict"] or _verdict(row) for _, row in table.iterrows()]
-        return table
-
-    def _test(self, result: SaliencyResult) -> dict[str, object] | None:
-        """The result against its reference, the verdict open unless it cannot be tested; None for the reference."""
-        name = self.reference or reference_of(result.model) or reference_of(result.network)
-        if name is None or _is(result, name):
-            return None
-        row: dict[str, object] = {
-            "model": result.model,
-            "reference": name,
-            "method": result.method,
-            "n": len(result.gini),
-        }
-        named = (other for other in self.results if _is(other, name) and _same_question(other, result))
-        if (reference := next(named, None)) is None:
-            return {**row, **dict.fromkeys(_NUMBERS, np.nan), "verdict": f"{name} is not among the models"}
-        both = np.isfinite(result.gini) & np.isfinite(reference.gini)
-        row["n"] = n = int(both.sum())
-        if n == 0:
-            return {**row, **dict.fromkeys(_NUMBERS, np.nan), "verdict": "no image with a value of both"}
-        found = paired_test(result.gini[both], reference.gini[both])
-        return {**row, **dict(zip(_NUMBERS, found, strict=True)), "verdict": too_few(n)}
-
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """The results' tables; the tests if a model has a reference."""
-        tests = self.tests()
-        return super().tables() | ({"tests": tests} if len(tests) else {})
 
     def summary(self) -> pd.DataFrame:
-        """The results' summaries; beside them how each compares with its reference."""
+        """The results' summaries; beside them how sparse each is against its reference."""
         summary, tests = super().summary(), self.tests()
-        for _, test in tests.iterrows():
-            numbers = f"{test['gini_difference']:+.3f}, p {_p(test['p_holm'])}: " if np.isfinite(test["p_holm"]) else ""
-            text = f"{numbers}{test['verdict']} (reference {test['reference']})"
+        for _, test in (tests[tests["metric"] == "sparseness"] if len(tests) else tests).iterrows():
+            numbers = f"{test['difference']:+.3f}, p {_p(test['p_holm'])}: " if np.isfinite(test["p_holm"]) else ""
+            other = ", other recipe" if test["recipes"].startswith("differ") and numbers else ""
+            text = f"{numbers}{test['verdict']} (reference {test['reference']}{other})"
             here = (summary["model"] == test["model"]) & (summary["method"] == test["method"])
             summary.loc[here, "Gini − reference's"] = text
         return summary.fillna("")
@@ -212,24 +168,5 @@ class SaliencyComparison(Comparison[SaliencyResult]):
         return {"figure" + (f"-{i}" if i > 1 else ""): draw(page) for i, page in enumerate(pages, start=1)}
 
 
-def _same_question(result: SaliencyResult, other: SaliencyResult) -> bool:
-    same = (result.method, result.reduce, result.target) == (other.method, other.reduce, other.target)
-    return same and np.array_equal(result.indices, other.indices)
-
-
-def _verdict(row: "pd.Series[Any]") -> str:
-    return (
-        "no difference shown" if row["p_holm"] > LEVEL else "sparser" if row["gini_difference"] > 0 else "less sparse"
-    )
-
-
 def _p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"= {value:.2g}"
-
-
-def _is(result: SaliencyResult, name: str) -> bool:
-    """Whether it is the model of that name, by its label or, where the label is no zoo name, by its network.
-
-    A zoo name says its seed: `rohrer100k_conv@1` is not `rohrer100k_conv`.
-    """
-    return result.model == name or (result.network == name and resolve(result.model, missing_ok=True) is None)

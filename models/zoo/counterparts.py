@@ -1,5 +1,6 @@
 """The convolution twins of a network, and the network that it is compared with."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from scs_eval.models.zoo.names import spell, split_seed, with_seed
@@ -36,3 +37,25 @@ def reference_of(model: str) -> str | None:
     family, variant = resolved
     default = replace(family.defaults["conv"], architecture=variant.architecture)
     return None if variant == default else with_seed(spell(default, default), split_seed(model)[1])
+
+
+def references_of(networks: Mapping[str, str], *, asked: str | None = None) -> dict[str, str]:
+    """What each model is compared with: label → label, nothing for a reference itself.
+
+    networks: label → the model's name in the zoo, or whatever it is. asked: the reference of all models, of the same
+    seed where that is there. Without it a network of the zoo has that of `reference_of`, also if that is not among the
+    models (then there is no test, rather than another reference); a model under a name of one's own has it if it is
+    there, else the first model named.
+    """
+    first = next(iter(networks), "")
+    labels = {network: label for label, network in reversed(list(networks.items()))}
+    references = {}
+    for label, network in networks.items():
+        by_rule = reference_of(network)
+        sibling = with_seed(split_seed(asked)[0], split_seed(network)[1]) if asked else ""
+        name = sibling if sibling in networks else asked or labels.get(by_rule or "", by_rule)
+        if name not in networks and (label != network or resolve(network, missing_ok=True) is None):
+            name = first
+        if name is not None and name != label:
+            references[label] = name
+    return references

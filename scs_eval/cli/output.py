@@ -43,6 +43,8 @@ def command_words() -> list[str]:
 def finish(result: "Result", out: Path) -> None:
     """Write the result; print its summary and, last, where it is."""
     from scs_eval.analyses.core.parallel import barrier
+    from scs_eval.analyses.core.result import Comparison
+    from scs_eval.analyses.core.training_table import training_summary
     from scs_eval.report.folder import available_target
     from scs_eval.report.markdown import markdown
     from scs_eval.report.write import FigureError, write_result
@@ -50,6 +52,8 @@ def finish(result: "Result", out: Path) -> None:
     failures: list[str] = []
     path = write_result(result, available_target(out), command=command_words(), failures=failures)
     click.echo(markdown(result.summary()))
+    if isinstance(result, Comparison) and len(trainings := result.trainings()):
+        click.echo(markdown(training_summary(trainings)))
     click.echo(path)
     barrier()  # what is written now makes unfinished work superfluous
     if failures:

@@ -13,6 +13,7 @@ import click
 from scs_eval.cli.data_request import ALL_IMAGES, DataRequest, data_settings
 from scs_eval.cli.output import finish, folder_name, out_option, say
 from scs_eval.cli.params import MODEL, SEED, options_from, source_options
+from scs_eval.errors import InputError, did_you_mean
 from scs_eval.models.loading.sources import UNTRAINED, ModelSource, NamedModel, parse_sources
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from scs_eval.data import ImageData
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+REFERENCE = "The model that the others are compared with.  [default: the architecture's convolution network]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,7 @@ class Request:
     """A request as it was typed. `open` loads the models; nothing is loaded before.
 
     typed: the models in the user's words, after which the folder of the result is named.
+    reference: the label of the model that the others are compared with, if not by the rule.
     """
 
     analysis: str
@@ -36,6 +39,7 @@ class Request:
     seed: int
     device: str
     target: Path | None
+    reference: str | None = None
 
     @property
     def out(self) -> Path:
@@ -123,13 +127,29 @@ class Session:
             self._read[key] = read({"seed": self.request.seed, "size": size, "num_classes": self.num_classes})
         return self._read[key]
 
+    def references(self) -> dict[str, str]:
+        """What each model is compared with, by label."""
+        from scs_eval.models.zoo.counterparts import references_of
+
+        networks = {label: _network(named) for label, named in self.models.items()}
+        return references_of(networks, asked=self.request.reference)
+
     def settings(self, data: "ImageData") -> dict[str, Any]:
         """What a result depends on in its images."""
         return data_settings(data, seed=self.request.seed)
 
     def finish(self, result: "Result") -> None:
-        """Write the result; print its summary and, last, where it is."""
+        """Write the result, each model beside its reference; print its summary and, last, where it is."""
+        from scs_eval.analyses.core.result import Comparison
+
+        if isinstance(result, Comparison):
+            result = replace(result, references=self.references())
         finish(result, self.request.out)
+
+
+def _network(named: NamedModel) -> str:
+    """The name of what was loaded, with the seed of a zoo name; the label where that is all there is."""
+    return named.origin.source if named.origin.shipped() else named.architecture or named.label
 
 
 def request_options(
@@ -144,7 +164,8 @@ def request_options(
         @wraps(function)
         def wrapper(
             *arguments: Any, bare: tuple[str, ...], models: tuple[str, ...], arch: str | None, weights: str | None,
-            normalize: str | None, data: DataRequest, seed: int, device: str, out: Path | None, **options: Any,
+            normalize: str | None, data: DataRequest, seed: int, device: str, out: Path | None, reference: str | None,
+            **options: Any,
         ) -> Any:  # fmt: skip
             typed = (*bare, *models)
             if not typed and default is None:
@@ -157,12 +178,15 @@ def request_options(
                 seed=seed,
                 device=device,
                 target=out,
+                reference=reference,
             )
+            check_reference(request)
             return function(*arguments, request=request, **options)
 
         own = list(getattr(wrapper, "__click_params__", ()))  # in the help they stand behind the models
         wrapper.__click_params__ = []  # type: ignore[attr-defined]
         wrapper = device_option(out_option(wrapper))
+        wrapper = click.option("--reference", help=REFERENCE)(wrapper)
         wrapper = click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of every random choice.")(
             wrapper
         )
@@ -174,6 +198,14 @@ def request_options(
         return click.argument("bare", nargs=-1, type=MODEL, metavar="[MODEL]...")(wrapper)  # type: ignore[return-value]
 
     return decorate
+
+
+def check_reference(request: Request) -> None:
+    """Raise unless the reference that was asked for is one of the models."""
+    labels = [asked.label for asked in request.models]
+    if request.reference is not None and request.reference not in labels:
+        hint = did_you_mean(request.reference, labels, otherwise=f"models: {', '.join(labels)}")
+        raise InputError(f"expected --reference to be one of the models, got {request.reference!r}; {hint}")
 
 
 EVERY_SEED = "*@*"  # every trained model, with every seed

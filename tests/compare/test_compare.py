@@ -1,6 +1,7 @@
 """Comparisons: their tests against scipy, finished work used again, gates, and the whole command."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -90,12 +91,23 @@ def test_lower_may_be_better_and_neither_may():
     assert summary.loc["sparseness", "b"].endswith("▴")
 
 
-def test_of_three_models_the_middle_one_is_not_marked():
+def test_models_are_compared_with_their_reference_alone():
     values = np.linspace(0, 1, 40)
-    columns = [[np.ones(40)] * 3, [values, values + 1, values + 2]]
-    result = result_of(columns, ("a", "b", "c"))
-    assert result.beaten("deletion", "b") == ["c"]
-    assert [result.marked("deletion", name) for name in "abc"] == [True, False, False]
+    columns = [[np.ones(40)] * 3, [values + 1, values, values + 2]]
+    result = result_of(columns, ("a", "b", "c"))  # names of one's own: the first is the reference
+    assert set(zip(result.tests()["a"], result.tests()["b"], strict=True)) == {("b", "a"), ("c", "a")}
+    assert result.beaten("deletion", "a") == ["c"]
+    assert [result.marked("deletion", name) for name in "abc"] == [False, True, False]
+    asked = replace(result, references={"a": "c", "b": "c"})
+    assert [asked.marked("deletion", name) for name in "abc"] == [True, True, False]
+
+
+def test_a_network_of_the_zoo_has_its_convolution_network_or_none():
+    columns = [[np.ones(9)] * 2]
+    result = result_of(columns, ("rohrer100k_scs", "rohrer100k_ssdp"))
+    assert not len(result.tests())
+    assert set(result.without_reference.values()) == {"rohrer100k_conv"}
+    assert result_of(columns, ("rohrer100k_scs", "rohrer100k_conv")).pairs == [("rohrer100k_scs", "rohrer100k_conv")]
 
 
 def test_many_models_can_still_differ():
@@ -104,7 +116,7 @@ def test_many_models_can_still_differ():
     values = [np.linspace(0, 1, 20) + 5 * place for place in range(len(names))]
     columns = [[np.ones(20)] * len(names), values, values]
     tests = result_of(columns, names).tests()
-    assert len(tests) == 3 * 28
+    assert len(tests) == 3 * 7
     assert (tests[tests["metric"] == "deletion"]["p_holm"] <= 0.05).all()
 
 

@@ -291,18 +291,20 @@ def test_models_and_methods_are_compared_on_the_same_grids() -> None:
     both = side_by_side(results, label="all")
     assert isinstance(both, LocalisationComparison)
     tests = both.tests()
-    assert tests[["compared", "a", "b"]].to_numpy().tolist() == [["model", "a", "b"], ["method", "wx", "grad"]]
+    compared = tests[["compared", "model", "method", "reference"]].to_numpy().tolist()
+    assert compared == [["model", "b", "wx", "a"], ["method", "a", "grad", "wx"]]
     assert tests["verdict"].tolist() == ["too few grids (n = 5)"] * 2
-    wanted = paired_test(results[0].scores.mean(1), results[1].scores.mean(1))
+    wanted = paired_test(results[1].scores.mean(1), results[0].scores.mean(1))
     assert tests.loc[0, ["difference", "low", "high"]].tolist() == pytest.approx(wanted[:3])
-    shown = both.summary()["− a wx"].tolist()
+    shown = both.summary()["− reference's"].tolist()
     assert shown[0] == ""
-    assert shown[1] == f"{-100 * wanted.difference:+.1f} [{-100 * wanted.high:+.1f}, {-100 * wanted.low:+.1f}]"
+    assert shown[1] == f"{100 * wanted.difference:+.1f} [{100 * wanted.low:+.1f}, {100 * wanted.high:+.1f}] (a)"
+    assert shown[2].endswith("(wx)")
     assert set(both.tables()["grids"]["model"]) == {"all"}
     apart = side_by_side([results[0], replace(results[1], indices=results[1].indices + 1)], label="x")
     assert isinstance(apart, LocalisationComparison)
-    assert not len(apart.tests())
-    assert apart.summary()["− a"].tolist() == ["", ""]
+    assert apart.tests()["verdict"].tolist() == ["a has other examples"]
+    assert apart.summary()["− reference's"].tolist() == ["", "a has other examples"]
     assert set(apart.tables()["grids"]["model"]) == {"a", "b"}
 
 

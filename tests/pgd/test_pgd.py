@@ -137,11 +137,12 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
 def test_areas_are_compared_image_by_image() -> None:
     first, second = FOUND, run(model=linear(3), label="o")
     row = PgdComparison.of([first, second], label="both").tests().iloc[0]
-    expected = paired_test(first.areas, second.areas)
-    found = [row["area_difference"], row["area_low"], row["area_high"], row["p_value"]]
+    expected = paired_test(second.areas, first.areas)
+    found = [row[key] for key in ("difference", "low", "high", "p_value")]
     np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert row[["model", "reference", "metric"]].tolist() == ["o", first.label, "robust_area"]
     assert row["p_holm"] == row["p_value"]
-    assert row["verdict"] in ("no difference shown", f"{first.label} is more robust", "o is more robust")
+    assert row["verdict"] in ("no difference shown", "more robust", "less robust")
 
 
 def test_ten_curves_have_ten_names_that_do_not_touch() -> None:

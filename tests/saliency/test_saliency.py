@@ -145,6 +145,12 @@ def test_the_reference_is_chosen_by_a_rule(name: str, expected: str | None) -> N
     assert reference_of(name) == expected
 
 
+def sparseness(comparison: SaliencyComparison) -> pd.DataFrame:
+    """The tests of sparseness, by model."""
+    tests = comparison.tests()
+    return tests[tests["metric"] == "sparseness"].set_index("model")
+
+
 def many(found: SaliencyResult) -> SaliencyResult:
     """The same with eight images: enough for a test."""
     double = {name: np.concatenate([array, array])[:8] for name, array in found.arrays().items()}
@@ -157,22 +163,21 @@ def test_a_verdict_does_not_depend_on_which_other_models_are_there() -> None:
     near = "rohrer100k_conv_linear_maxabspool"  # the nearest twin, in which sharpening alone is missing
     twin = replace(sharp, label=near, model=near)
     for models in ([plain, sharp], [plain, twin, sharp]):
-        tests = SaliencyComparison.of(models, label="all").tests().set_index("model")
+        tests = sparseness(SaliencyComparison.of(models, label="all"))
         assert tests.loc["rohrer100k_scs", ["reference", "verdict"]].tolist() == ["rohrer100k_conv", "sparser"]
     alone = SaliencyComparison.of([twin, sharp], label="all")
-    assert alone.tests()["verdict"].tolist() == ["rohrer100k_conv is not among the models"] * 2
+    assert sparseness(alone)["verdict"].tolist() == ["rohrer100k_conv is not among the models"] * 2
     assert "rohrer100k_conv is not among" in alone.summary()["Gini − reference's"].iloc[0]
-    named = replace(alone, reference=near).tests()
-    assert named[["model", "reference", "verdict"]].to_numpy().tolist() == [
-        ["rohrer100k_scs", near, "no difference shown"]
-    ]
+    named = sparseness(replace(alone, references={"rohrer100k_scs": near}))
+    assert named["verdict"].to_dict() == {"rohrer100k_scs": "no difference shown"}
+    assert named["reference"].tolist() == [near]
 
 
 def test_few_images_give_no_verdict() -> None:
     plain = replace(result(samples=0), label="rohrer100k_conv", model="rohrer100k_conv")
     sharp = replace(plain, label="rohrer100k_scs", model="rohrer100k_scs", gini=plain.gini + np.linspace(0.1, 0.2, 5))
     both = SaliencyComparison.of([plain, sharp], label="all")
-    assert both.tests()["verdict"].tolist() == ["too few images (n = 5)"]
+    assert sparseness(both)["verdict"].tolist() == ["too few images (n = 5)"]
     assert both.summary()["Gini − reference's"].iloc[1] == "too few images (n = 5) (reference rohrer100k_conv)"
 
 
@@ -181,18 +186,20 @@ def test_sparseness_is_tested_against_the_reference() -> None:
     sharp = replace(plain, label="rohrer100k_scs", model="rohrer100k_scs", gini=plain.gini + np.linspace(0.1, 0.2, 8))
     same = replace(plain, label="rohrer100k_ssdp", model="rohrer100k_ssdp")
     both = SaliencyComparison.of([plain, sharp, same], label="all")
-    tests = both.tests().set_index("model")
+    tests = sparseness(both)
     expected = paired_test(sharp.gini, plain.gini)
-    assert tests.loc["rohrer100k_scs", "gini_difference"] == pytest.approx(expected.difference)
-    assert tests.loc["rohrer100k_scs", "p_holm"] == pytest.approx(2 * expected.p_value)
+    assert tests.loc["rohrer100k_scs", "difference"] == pytest.approx(expected.difference)
+    assert tests.loc["rohrer100k_scs", "p_holm"] == pytest.approx(
+        4 * expected.p_value
+    )  # two models, two metrics with values
     assert tests["verdict"].to_dict() == {"rohrer100k_scs": "sparser", "rohrer100k_ssdp": "no difference shown"}
     assert "sparser" in both.summary()["Gini − reference's"].iloc[1]
     assert set(both.tables()) == {"table", "images", "tests"}
-    called = [replace(one, model=f"my {i}", network=one.model) for i, one in enumerate((plain, sharp))]
-    assert SaliencyComparison.of(called, label="called").tests()["verdict"].tolist() == ["sparser"]
+    called = [replace(one, model=f"my {i}") for i, one in enumerate((plain, sharp))]
+    assert sparseness(SaliencyComparison.of(called, label="called"))["verdict"].to_dict() == {"my 1": "sparser"}
     other_images = replace(plain, indices=plain.indices + 1)
-    apart = SaliencyComparison.of([other_images, sharp], label="none").tests()
-    assert apart["verdict"].tolist() == ["rohrer100k_conv is not among the models"]
+    apart = sparseness(SaliencyComparison.of([other_images, sharp], label="none"))
+    assert apart["verdict"].tolist() == ["rohrer100k_conv has other examples"]
 
 
 def test_maps_are_scaled_to_their_percentile() -> None:
@@ -316,7 +323,7 @@ def test_models_below_the_accuracy_are_left_out_by_name(few_images: ImageData) -
 def test_the_reference_has_the_models_own_seed() -> None:
     names = ("rohrer100k_conv", "rohrer100k_conv@1", "rohrer100k_scs@1")
     several = [replace(result(samples=0), label=name, model=name, network=name.partition("@")[0]) for name in names]
-    test = SaliencyComparison.of(several, label="seeds").tests().set_index("model").loc["rohrer100k_scs@1"]
+    test = sparseness(SaliencyComparison.of(several, label="seeds")).loc["rohrer100k_scs@1"]
     assert test["reference"] == "rohrer100k_conv@1"
     alone = SaliencyComparison.of([several[0], several[2]], label="seeds").tests()
     assert alone["verdict"].tolist() == ["rohrer100k_conv@1 is not among the models"]

@@ -165,7 +165,7 @@ def run(
             first.labels, classes=first.classes, indices=first.indices, analyses=analyses, method=options.method,
             eps=eps, sizes=sizes, seed=request.seed, label=request.out.name, store=cache,
             begin=bar.begin, advance=bar.advance,
-            twins=twins, known=known,
+            twins=twins, known=known, references=session.references(),
         )  # fmt: skip
 
 
@@ -207,6 +207,8 @@ def tell(result: "CompareResult", page: Path, gates: "Sequence[Gate]", *, as_jso
     from scs_eval.report.markdown import markdown
 
     click.echo(markdown(result.summary()))
+    for model, reference in result.without_reference.items():
+        say(f"Not tested: {model}: {reference} is not among the models; add it, or --reference another", err=True)
     for what, why in result.left_out.items():
         say(f"Left out: {what}: {' '.join(why.split())}", err=True)
     click.echo(page)

@@ -49,9 +49,9 @@ def command(
 
     The score is the positive attribution in the class's own cell, as a share of all. Beside it stand chance and what
     smoothing leaves of a map that is even in its cell; a map that keeps away from the edges can score more. All models
-    of one call see the same grids, made of images that every one of them has right, the most confidently classified
-    first. A model that cannot take a grid looks at it through overlapping windows of its own size; the table says
-    which. An interrupted run goes on where it stopped when the same command is given again.
+    of one call see the same grids, a random sample of the images that every one of them has right. A model that cannot
+    take a grid looks at it through overlapping windows of its own size; the table says which. An interrupted run
+    goes on where it stopped when the same command is given again.
 
     \b
     Examples:

@@ -10,13 +10,12 @@ import click
 from scs_eval.cli.output import report_left_out, say
 from scs_eval.cli.params import CHEAP_N, COSTLY_N, COUNT, INDICES, choose_methods, images_for, options_from
 from scs_eval.cli.request import Request, Session, request_options
-from scs_eval.errors import InputError, NotApplicableError, did_you_mean
+from scs_eval.errors import InputError, NotApplicableError
 from scs_eval.progress import progress
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from scs_eval.analyses.core.result import Result
     from scs_eval.analyses.saliency import SaliencyResult
     from scs_eval.data import ImageData
 
@@ -36,9 +35,6 @@ class SaliencyOptions:
     reduce: Annotated[str, "Channels: max, mean, norm, sum or positive."] = "max"
     min_accuracy: Annotated[float | None, "Leave out models that are right less often."] = None
     rows: Annotated[int, "Images in the figure.", {"type": COUNT}] = 6
-    reference: Annotated[
-        str | None, "The model that the others are compared with.  [default: the architecture's convolution network]"
-    ] = None
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""
@@ -69,23 +65,11 @@ def command(request: Request, options: SaliencyOptions) -> None:
     """
     methods = choose_methods(options.methods)
     request = accurate(request, options.min_accuracy)
-    check_reference(request, options.reference)
     with request.open() as session:
         from scs_eval.analyses.core.result import side_by_side
 
         results = run_all(session, options, methods)
-        session.finish(with_reference(side_by_side(results, label=request.out.name), options.reference))
-
-
-def with_reference(result: "Result", reference: str | None) -> "Result":
-    """A comparison with the reference that was asked for, if any."""
-    from dataclasses import replace
-
-    from scs_eval.analyses.saliency import SaliencyComparison
-
-    if reference is None or not isinstance(result, SaliencyComparison):
-        return result
-    return replace(result, reference=reference)
+        session.finish(side_by_side(results, label=request.out.name))
 
 
 def run_all(session: Session, options: SaliencyOptions, methods: tuple[str, ...]) -> "list[SaliencyResult]":
@@ -129,14 +113,6 @@ def run_all(session: Session, options: SaliencyOptions, methods: tuple[str, ...]
     for line in (line for result in results for line in result.notes()):
         say(f"Note: {line}", err=True)
     return results
-
-
-def check_reference(request: Request, reference: str | None) -> None:
-    """Raise unless the reference is one of the models."""
-    labels = [asked.label for asked in request.models]
-    if reference is not None and reference not in labels:
-        hint = did_you_mean(reference, labels, otherwise=f"models: {', '.join(labels)}")
-        raise InputError(f"expected --reference to be one of the models, got {reference!r}; {hint}")
 
 
 def accurate(request: Request, least: float | None) -> Request:
