@@ -233,6 +233,11 @@ for _entry in (
         command="Compare any models on the same images: tests, curves, explanations, one page.", function="compare",
     ),
     Analysis(
+        "study", "Study", "What do layers do, over trainings and architectures, and what of a paper's claims holds?",
+        command="Run a plan: many networks, claims with their evidence, a paper's tables and figures.",
+        function="study", kinds=f"{ROOMS}.study.result",
+    ),
+    Analysis(
         "dynamics", "Training dynamics", "How did training go?",
         command="Draw the records of training runs.", function="dynamics",
     ),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.pgd import pgd as pgd
     from scs_eval.analyses.saliency import saliency as saliency
     from scs_eval.analyses.scorecard import scorecard as scorecard
+    from scs_eval.analyses.study import study as study
     from scs_eval.data import ImageData as ImageData
     from scs_eval.data import load_data as load_data
     from scs_eval.errors import InputError as InputError

@@ -127,7 +127,7 @@ def test_too_few_examples_are_not_tested_and_missing_ones_left_out():
     assert tests.loc["deletion", "test"] == "too few examples (n = 5)"
     assert tests.loc["deletion", ["p_value", "p_holm"]].isna().all()
     assert tests.loc["deletion", "winner"] == ""
-    assert tests.loc["sparseness", ["n", "difference"]].tolist() == [15, -4.0]
+    assert tests.loc["sparseness", ["n", "difference"]].tolist() == [15, 4.0]
 
 
 def test_results_are_saved_and_loaded(tmp_path):

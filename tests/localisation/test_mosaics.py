@@ -48,8 +48,19 @@ def test_any_choice_keeps_the_rules() -> None:
     assert all(len(set(row)) == 4 for row in found.targets.tolist())
 
 
-def test_the_most_confident_come_first() -> None:
-    found = choose_mosaics([LOGITS], LABELS, INDICES, side=2, count=500)
+def test_images_are_a_random_sample() -> None:
+    """The first grids are no easier than the last: over seeds, the image that comes first is any of its class."""
+    first = set()
+    for seed in range(40):
+        found = choose_mosaics([LOGITS], LABELS, INDICES, side=2, count=500, seed=seed)
+        first.add(int(found.indices.ravel()[found.targets.ravel() == 0][0]))
+    everyone = choose_mosaics([LOGITS], LABELS, INDICES, side=2, count=500, order="confident")
+    usable = set(everyone.indices.ravel()[everyone.targets.ravel() == 0].tolist())
+    assert len(first) > len(usable) / 2
+
+
+def test_the_most_confident_come_first_where_that_is_asked_for() -> None:
+    found = choose_mosaics([LOGITS], LABELS, INDICES, side=2, count=500, order="confident")
     confidence = LOGITS.double().softmax(1).amax(1)[positions_of(found, INDICES)]
     for label in range(6):
         here = confidence.flatten()[torch.from_numpy(found.targets.ravel()) == label]
@@ -63,7 +74,7 @@ def test_confidence_of_several_models_is_the_mean_rank() -> None:
     first, second = torch.zeros(6, 4), torch.zeros(6, 4)
     first[range(6), labels] = torch.tensor([9.0, 8.0, 7.0, 5.0, 5.0, 5.0])
     second[range(6), labels] = torch.tensor([0.1, 0.3, 0.2, 5.0, 5.0, 5.0])
-    found = choose_mosaics([first, second], labels, torch.arange(6), side=2, count=1)
+    found = choose_mosaics([first, second], labels, torch.arange(6), side=2, count=1, order="confident")
     assert sorted(found.indices[0].tolist()) == [1, 3, 4, 5]
 
 

@@ -325,5 +325,5 @@ def test_the_reference_has_the_models_own_seed() -> None:
     several = [replace(result(samples=0), label=name, model=name, network=name.partition("@")[0]) for name in names]
     test = sparseness(SaliencyComparison.of(several, label="seeds")).loc["rohrer100k_scs@1"]
     assert test["reference"] == "rohrer100k_conv@1"
-    alone = SaliencyComparison.of([several[0], several[2]], label="seeds").tests()
+    alone = sparseness(SaliencyComparison.of([several[0], several[2]], label="seeds"))
     assert alone["verdict"].tolist() == ["rohrer100k_conv@1 is not among the models"]

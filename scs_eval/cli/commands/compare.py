@@ -3,8 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,7 @@ import click
 
 from scs_eval.analyses.catalogue import compared
 from scs_eval.cli.data_request import data_settings
+from scs_eval.cli.finished_work import STORE, keeping
 from scs_eval.cli.output import command_words, say
 from scs_eval.cli.params import EPS, Radii, Whole, options_from
 from scs_eval.cli.request import Request, Session, request_options
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 POOL = 1000
 GATE_FAILED = 3  # exit code
-STORE = ".scs-eval-finished"
 
 
 class AnalysisSize(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -122,19 +121,6 @@ def choose_analyses(text: str) -> tuple[str, ...]:
     if wrong := [name for name in asked if name not in (*compared(), "all")]:
         raise InputError(f"expected --analyses of {', '.join(compared())}, got {wrong[0]!r}")
     return tuple(name for name in compared() if name in asked or "all" in asked)
-
-
-@contextmanager
-def keeping(folder: Path, *, afresh: bool) -> Iterator[Any]:
-    """The store of finished work; after Ctrl-C, a line that says so."""
-    from scs_eval.analyses.core.cache import ResultCache
-
-    try:
-        yield ResultCache(folder, read=not afresh)
-    except KeyboardInterrupt:
-        if folder.is_dir() and any(folder.iterdir()):
-            say(f"What is finished is kept in {folder}; the same command goes on from there.", err=True)
-        raise
 
 
 def run(

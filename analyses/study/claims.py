@@ -1,0 +1,165 @@
+"""Claims as rows: the contrast, its effect over trainings and images, and whether that supports or contradicts it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from scs_eval.analyses.catalogue import ENTRIES
+from scs_eval.analyses.compare.metrics import Metric, metrics_of, values_of
+from scs_eval.analyses.core.reference_tests import LEVEL, same_examples
+from scs_eval.analyses.core.result import Result
+from scs_eval.analyses.core.statistics import holm
+from scs_eval.analyses.core.trainings import FEWEST_TRAININGS, seeds_needed, training_effect
+from scs_eval.analyses.study.contrasts import UNTRAINED, Pairs, find_pairs
+from scs_eval.analyses.study.plan import Claim
+from scs_eval.models.zoo.names import split_seed
+
+Results = Mapping[str, Mapping[str, Mapping[str, Result]]]  # part → analysis → model → result
+SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
+ALL = "all"
+NOTHING = dict.fromkeys(("effect", "low", "high", "p_value", "standardised", "seeds_for_half"), np.nan)
+SHOWN = 4  # networks that a command names
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a part has to say of a claim: pairs of networks, and their values (pairs, examples) of the metric."""
+
+    part: str
+    pairs: Pairs
+    of: np.ndarray
+    against: np.ndarray
+    example: Result
+
+    @property
+    def differences(self) -> np.ndarray:
+        """(pairs, examples)."""
+        return self.of - self.against
+
+
+def claim_table(claims: Sequence[Claim], results: Results, eps: Sequence[float]) -> pd.DataFrame:
+    """A main row for every claim, over all parts that have pairs for it, and one for each part where there are several.
+
+    Holm's correction is over the main rows. Below 3 pairs of trainings a claim about layers stays undecided, and
+    `observed` says what these networks show.
+    """
+    rows = [row for number, claim in enumerate(claims, 1) for row in _rows(number, claim, results, eps)]
+    table = pd.DataFrame(rows)
+    if not len(table):
+        return table
+    table["p_holm"] = table["p_value"]
+    main = table["main"]
+    table.loc[main, "p_holm"] = holm(table.loc[main, "p_value"])
+    judged = [_judge(claims[row["number"] - 1], row) for _, row in table.iterrows()]
+    table.insert(3, "verdict", [verdict for verdict, _ in judged])
+    table.insert(4, "observed", [observed for _, observed in judged])
+    return table
+
+
+def _rows(number: int, claim: Claim, results: Results, eps: Sequence[float]) -> Iterator[dict[str, Any]]:
+    names = {"number": number, "source": claim.source, "claim": claim.text}
+    if claim.elsewhere:
+        empty = {"n": 0, "trainings": 0, "scope": "", "test": "not part of this study"}
+        yield {**names, "part": "", "main": True, "metric": "", **NOTHING, **empty, "command": claim.elsewhere}
+        return
+    evidence = [each for part in claim.parts or tuple(results) if (each := _evidence(claim, part, results, eps))]
+    there = [each for each in evidence if each.pairs.labels]
+    pooled = _pooled(there)
+    if not there:
+        others = sum(each.pairs.other_recipes for each in evidence)
+        why = f"{others} pairs, each of two recipes" if others else "no such pair of networks"
+        empty = {"n": 0, "trainings": 0, "scope": "", "test": why, "command": ""}
+        yield {**names, "part": "", "main": True, "metric": claim.metric, **NOTHING, **empty}
+    if pooled is not None:
+        yield {**names, "part": ALL, "main": True, **_numbers(claim, pooled)}
+    for each in there:
+        yield {**names, "part": each.part, "main": pooled is None, **_numbers(claim, each)}
+
+
+def _evidence(claim: Claim, part: str, results: Results, eps: Sequence[float]) -> Evidence | None:
+    """The pairs of a part with their values; None if it has no such metric."""
+    if part not in results or (metric := _metric(claim.metric, results[part], eps)) is None:
+        return None
+    models = results[part][metric.analysis]
+    pairs = find_pairs(list(models), claim.of, claim.against)
+    both = [[values_of(metric, {metric.analysis: models[label]}) for label in pair] for pair in pairs.labels]
+    values = np.array(both, dtype=float).transpose(1, 0, 2) if both else np.zeros((2, 0, 0))
+    if claim.given:
+        values = np.where(_both_right(pairs, results[part], values.shape[2]), values, np.nan)
+    return Evidence(part, pairs, values[0], values[1], next(iter(models.values())))
+
+
+def _metric(name: str, part: Mapping[str, Mapping[str, Result]], eps: Sequence[float]) -> Metric | None:
+    return next((metric for metric in metrics_of(part, eps) if metric.name == name), None)
+
+
+def _both_right(pairs: Pairs, part: Mapping[str, Mapping[str, Result]], n: int) -> np.ndarray:
+    """(pairs, n) images that both networks have right when clean; all analyses take the first of the same images."""
+    right = {label: np.asarray(result.correct)[:n] for label, result in part["accuracy"].items()}  # type: ignore[attr-defined]
+    return np.array([right[a] & right[b] for a, b in pairs.labels]).reshape(len(pairs.labels), n)
+
+
+def _pooled(evidence: Sequence[Evidence]) -> Evidence | None:
+    """All pairs of several parts together, if they are about the same examples."""
+    if len(evidence) < 2 or not all(same_examples(evidence[0].example, each.example) for each in evidence[1:]):
+        return None
+    labels = tuple(pair for each in evidence for pair in each.pairs.labels)
+    others = sum(each.pairs.other_recipes for each in evidence)
+    of, against = (np.concatenate([getattr(each, side) for each in evidence]) for side in ("of", "against"))
+    return Evidence(ALL, Pairs(labels, others), of, against, evidence[0].example)
+
+
+def _numbers(claim: Claim, evidence: Evidence) -> dict[str, Any]:
+    differences = evidence.differences
+    there = np.isfinite(differences).all(0)
+    if not there.any():
+        empty = {"n": 0, "trainings": len(differences), "scope": "", "test": "no image with a value of every network"}
+        return {"metric": claim.metric, **NOTHING, **empty, "command": _command(claim, evidence)}
+    found = training_effect(differences)
+    spread = float(np.std(evidence.against[:, there].mean(0), ddof=1)) if there.sum() > 1 else 0.0
+    needed = seeds_needed(differences, found.effect / 2)
+    others = evidence.pairs.other_recipes
+    return {
+        "metric": claim.metric + (", both right" if claim.given else ""),
+        "effect": found.effect, "low": found.low, "high": found.high, "p_value": found.p_value,
+        "standardised": found.effect / spread if spread else np.nan,
+        "seeds_for_half": np.nan if needed is None else needed,
+        "n": found.examples, "trainings": found.trainings, "scope": found.scope,
+        "test": found.test + (f"; {others} pairs of two recipes left out" if others else ""),
+        "command": _command(claim, evidence),
+    }  # fmt: skip
+
+
+def _judge(claim: Claim, row: "pd.Series[Any]") -> tuple[str, str]:
+    """The verdict on the layers, and what these networks show."""
+    if np.isnan(row["effect"]):
+        return UNDECIDED, row["test"]
+    shows = _shows(claim, row)
+    enough = row["trainings"] >= FEWEST_TRAININGS
+    observed = {SUPPORTED: "as claimed", CONTRADICTED: "the other way", UNDECIDED: "not shown"}[shows]
+    return (shows if enough else UNDECIDED), observed
+
+
+def _shows(claim: Claim, row: "pd.Series[Any]") -> str:
+    low, high, margin = row["low"], row["high"], claim.margin
+    if claim.expect in ("higher", "lower"):
+        if not row["p_holm"] <= LEVEL:
+            return UNDECIDED
+        return SUPPORTED if (row["effect"] > 0) == (claim.expect == "higher") else CONTRADICTED
+    within = {"same": -margin < low and high < margin, "not higher": high < margin, "not lower": low > -margin}
+    beyond = {"same": low > margin or high < -margin, "not higher": low > margin, "not lower": high < -margin}
+    return SUPPORTED if within[claim.expect] else CONTRADICTED if beyond[claim.expect] else UNDECIDED
+
+
+def _command(claim: Claim, evidence: Evidence) -> str:
+    """What shows the same numbers, network by network and by trainings."""
+    analysis = evidence.example.name
+    labels = [label for pair in evidence.pairs.labels for label in pair if not label.endswith(UNTRAINED)]
+    names = list(dict.fromkeys(f"'{split_seed(label)[0]}@*'" for label in labels))
+    named = " ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
+    if ENTRIES[analysis].command:
+        return f"scs-eval {analysis} {named}"
+    return f"scs-eval compare {named} --analyses {analysis}"

@@ -1,0 +1,204 @@
+"""`scs-eval study`: a plan's analyses of many networks, its claims, and a paper's tables and figures, on one page."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+
+from scs_eval.cli.data_request import DataRequest, data_settings
+from scs_eval.cli.finished_work import STORE, keeping
+from scs_eval.cli.output import checked_out, command_words, out_option, say
+from scs_eval.cli.params import SEED, options_from
+from scs_eval.cli.request import device_option
+from scs_eval.devices import choose_device
+from scs_eval.errors import InputError
+from scs_eval.progress import CostProgress, progress
+from scs_eval.ranges import parse_range
+
+if TYPE_CHECKING:
+    from scs_eval.analyses.study import PartInputs, Piece
+    from scs_eval.analyses.study.plan import Part, Plan
+    from scs_eval.analyses.study.result import StudyResult
+    from scs_eval.data import ImageData
+    from scs_eval.models.loading.sources import ModelSource
+
+
+class PieceOf(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """`I/N`, from 1."""
+
+    name = "I/N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Which of how many shares."""
+        first, _, count = str(value).partition("/")
+        if not (first.isdecimal() and count.isdecimal() and 1 <= int(first) <= int(count)):
+            raise InputError(f"expected --piece as I/N with 1 ≤ I ≤ N, got {value!r}")
+        return int(first), int(count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """How much of a plan is done, and what of it is there already."""
+
+    quick: Annotated[bool, "Fewer parts and images, as the plan says."] = False
+    parts: Annotated[tuple[str, ...], "Only this part of the plan; repeatable.", {"flag": "--part"}] = ()
+    piece: Annotated[
+        tuple[int, int] | None,
+        "Only compute the I-th of N shares of the work, for a job array; then run without it to put all together.",
+        {"type": PieceOf()},
+    ] = None
+    afresh: Annotated[bool, "Do not use finished results of earlier runs."] = False
+
+
+@click.command()
+@click.argument("plan_source", metavar="PLAN")
+@options_from(StudyOptions, into="options")
+@options_from(DataRequest, into="data", without=("n",))
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of every random choice.")
+@device_option
+@out_option
+def command(
+    plan_source: str, options: StudyOptions, data: DataRequest, seed: int, device: str, out: Path | None
+) -> None:
+    """Run the study that PLAN describes: scs-paper, bcos-paper, or a TOML file of your own (docs/study.md).
+
+    Networks are compared over all their trainings (NAME@*), in pairs that differ in the named factors alone: one
+    architecture, seed and recipe. Every claim is a row: supported, contradicted or undecided, with its effect,
+    interval, images, trainings, test and the command that shows it. report.html has these rows, and the paper's tables
+    and figures with ours beside them.
+
+    What is finished is kept: after Ctrl-C, or with more trained networks, the command does only what is left. With more
+    images than the sample (--data cifar10) the plan's full sizes count.
+
+    \b
+    Examples:
+      scs-eval study scs-paper --quick
+      scs-eval study bcos-paper --data cifar10
+      scs-eval study scs-paper --piece 3/40      # in a job array; afterwards without --piece
+    """
+    from scs_eval.analyses.study.plan import plan_text, read_plan
+
+    started, plan = time.time(), read_plan(plan_source)
+    target = checked_out(out, analysis="study", names=[plan.name])
+    plan = chosen_plan(plan, options, data)
+    eps = tuple(radius for radius in parse_range(plan.eps) if radius > 0)
+    with keeping(target.parent / STORE, afresh=options.afresh) as store:
+        from scs_eval.analyses.study import make_pieces
+
+        images = data.read(n=None, seed=seed)
+        inputs = load_inputs(plan, images, device=choose_device(device))
+        plan = plan.only(list(inputs))
+        pieces = make_pieces(plan, inputs, eps=eps, seed=seed, store=store)
+        run(pieces, store, options)
+        if options.piece is not None:
+            return
+        result = put_together(plan, plan_text(plan_source), pieces, store, eps=eps, seed=seed)
+        more = {"device": device, "quick": options.quick, "seconds": round(time.time() - started, 1)}
+        finish(result.with_settings({**data_settings(images, seed=seed), **more}), target)
+
+
+def chosen_plan(plan: "Plan", options: StudyOptions, data: DataRequest) -> "Plan":
+    """The plan as it is to be run: quick, in full, or parts of it."""
+    if wrong := [part for part in options.parts if part not in [each.name for each in plan.parts]]:
+        names = ", ".join(part.name for part in plan.parts)
+        raise InputError(f"expected --part of {names}, got {wrong[0]!r}")
+    plan = plan.quickened() if options.quick else plan if data.source == "sample" else plan.in_full()
+    return plan.only(options.parts) if options.parts else plan
+
+
+def load_inputs(plan: "Plan", images: "ImageData", *, device: str) -> "dict[str, PartInputs]":
+    """The networks and images of every part; a part that no trained network matches is left out with a line."""
+    found, opened = {}, {}
+    with progress("loading", len(plan.parts)) as advance:
+        for part in plan.parts:
+            advance(0, part.name)
+            try:
+                sources = sources_of(part)
+            except InputError as error:
+                say(f"Left out: part {part.name}: {error}", err=True)
+            else:
+                for asked in sources:
+                    if asked not in opened:
+                        opened[asked] = asked.open(num_classes=len(images.classes), device=device)
+                found[part.name] = part_inputs({asked.label: opened[asked] for asked in sources}, images, device)
+            advance(1)
+    if not found:
+        raise InputError(f"no part of the plan {plan.name} has trained networks; `scs-eval models` shows which are")
+    return found
+
+
+def sources_of(part: "Part") -> "list[ModelSource]":
+    """The models of a part: trained ones, and the untrained networks of the same names and seeds."""
+    from dataclasses import replace
+
+    from scs_eval.analyses.study.contrasts import UNTRAINED as SUFFIX
+    from scs_eval.models.loading.sources import UNTRAINED, parse_sources
+
+    trained = parse_sources(part.models)
+    control = parse_sources(part.untrained) if part.untrained else ()
+    return [*trained, *(replace(one, label=f"{one.label}{SUFFIX}", weights=UNTRAINED) for one in control)]
+
+
+def part_inputs(models: dict[str, Any], images: "ImageData", device: str) -> "PartInputs":
+    """What a part's analyses are given; every network takes the images as they are."""
+    from scs_eval.analyses.study import PartInputs
+    from scs_eval.models.loading.sources import trained_twin
+    from scs_eval.report.model_facts import known_facts
+
+    return PartInputs(
+        models={label: named.model for label, named in models.items()},
+        images=images.images, labels=images.labels, classes=images.classes, indices=images.indices,
+        known={
+            label: known_facts(named.origin, named.architecture, data=images.source) for label, named in models.items()
+        },
+        twins={label: trained_twin(named.architecture, device=device) for label, named in models.items()},
+    )  # fmt: skip
+
+
+def run(pieces: "list[Piece]", store: Any, options: StudyOptions) -> None:
+    """What is not finished, or this process's share of it, under a bar over the whole."""
+    from scs_eval.analyses.study import pending, run_pieces
+
+    first, count = options.piece or (1, 1)
+    mine = pieces[first - 1 :: count]
+    left = pending(mine, store)
+    with CostProgress("study, %") as bar:
+        bar.begin(sum(piece.step.cost for piece in left), len(mine) - len(left))
+        run_pieces(left, bar.advance)
+
+
+def put_together(plan: "Plan", text: str, pieces: "list[Piece]", store: Any, **options: Any) -> "StudyResult":
+    """The result of all pieces; what is missing is said."""
+    from scs_eval.analyses.core.cache import ResultCache
+    from scs_eval.analyses.study import merge
+
+    result = merge(plan, text, pieces, ResultCache(store.folder), **options)
+    for what, why in result.left_out.items():
+        say(f"Left out: {what}: {' '.join(why.split())}", err=True)
+    return result
+
+
+def finish(result: "StudyResult", target: Path) -> None:
+    """Write the folder and its page; print the claims and, last, where the page is."""
+    from scs_eval.report.folder import available_target
+    from scs_eval.report.markdown import markdown
+    from scs_eval.report.study import write_study
+    from scs_eval.report.write import FigureError
+
+    failures: list[str] = []
+    with progress("writing", len(result.results)) as advance:
+        page = write_study(
+            result, available_target(target), command=command_words(), failures=failures, progress=advance
+        )
+    shown = (
+        result.summary()[["claim", "verdict", "observed", "effect", "n", "trainings"]] if len(result.table()) else None
+    )
+    if shown is not None:
+        click.echo(markdown(shown))
+    counts = ", ".join(f"{count} {word}" for word, count in result.counts().items())
+    say(f"Claims: {counts}", err=True)
+    click.echo(page)
+    if failures:
+        raise FigureError("; ".join(failures))
