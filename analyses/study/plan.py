@@ -18,7 +18,7 @@ from scs_eval.models.zoo.names import Variant
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
 Expectation = Literal["higher", "lower", "same", "not higher", "not lower"]
 FACTORS = (*(item.name for item in fields(Variant)), "trained")
@@ -170,8 +170,9 @@ def _entry(kind: type[Entry], raw: Mapping[str, Any], name: str) -> Entry:
     what = kind.__name__.lower()
     if unknown := sorted(raw.keys() - known):
         raise InputError(f"expected {', '.join(sorted(known))} of a {what} in the plan {name}, got {unknown[0]!r}")
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
     try:
-        return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()})
+        return kind(**values)
     except TypeError as error:
         missing = str(error).rpartition(": ")[2]
         raise InputError(f"a {what} in the plan {name} lacks {missing}") from error
@@ -185,8 +186,8 @@ def _check(plan: Plan) -> None:
             if analysis not in compared():
                 hint = did_you_mean(analysis, list(compared()), otherwise=f"analyses: {', '.join(compared())}")
                 raise InputError(f"unknown analysis {analysis!r} in part {part.name} of the plan {plan.name}; {hint}")
-    for entry in (*plan.claims, *plan.exhibits):
-        if wrong := [part for part in entry.parts if part not in names]:
+    for parts in [claim.parts for claim in plan.claims] + [exhibit.parts for exhibit in plan.exhibits]:
+        if wrong := [part for part in parts if part not in names]:
             raise InputError(f"expected parts of {', '.join(names)} in the plan {plan.name}, got {wrong[0]!r}")
     for claim in plan.claims:
         _check_claim(claim, plan.name)

@@ -51,13 +51,12 @@ def study_page(result: StudyResult, *, folder: Path, run: Mapping[str, Any]) -> 
     """The HTML of a study whose figures have been written to `folder`."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     claims = result.table()
-    main = claims["main"] if len(claims) else []
     return environment.from_string(_read("study.html")).render(
         result=result,
         plan=result.parsed,
         css=Markup(_read("page.css")),
         counts=result.counts(),
-        claims=claim_summary(claims[main]).to_dict("records") if len(claims) else [],
+        claims=claim_summary(claims[claims["main"]]).to_dict("records") if len(claims) else [],
         parts=claim_summary(claims[~claims["main"]]) if len(claims) and (~claims["main"]).any() else None,
         forest=_uri(folder / "figure.png"),
         exhibits=[_exhibit(shown, folder) for shown in result.exhibits],
