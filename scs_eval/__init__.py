@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.study import study as study
     from scs_eval.data import ImageData as ImageData
     from scs_eval.data import load_data as load_data
+    from scs_eval.data.own import register_data as register_data
     from scs_eval.errors import InputError as InputError
     from scs_eval.explorer import explore as explore
     from scs_eval.models.conversion.convert import convert as convert
@@ -73,6 +74,7 @@ _HOME = {
     "load_plugin": "scs_eval.plugins",
     "register_analysis": "scs_eval.analyses.catalogue",
     "register_attack": "scs_eval.analyses.attacks.own_attacks",
+    "register_data": "scs_eval.data.own",
     "register_method": "scs_eval.analyses.attribution.own_methods",
     "register_model": "scs_eval.models.zoo.registry",
     "select_mosaics": "scs_eval.analyses.localisation",

@@ -16,9 +16,10 @@ def _registries_as_before() -> Iterator[None]:
     """What a test registers or passes along is gone after it."""
     from scs_eval.analyses.attacks import kinds
     from scs_eval.analyses.attribution import methods
+    from scs_eval.data.own import OWN_DATA
     from scs_eval.models.zoo import registry
 
-    kept = [methods.METHODS, kinds.ATTACKS, registry.OWN]
+    kept = [methods.METHODS, kinds.ATTACKS, registry.OWN, OWN_DATA]
     before = [record.known() for record in kept]
     yield
     for record, known in zip(kept, before, strict=True):

@@ -84,6 +84,21 @@ class Result(ABC):
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {key: value for key, value in values.items() if isinstance(value, np.ndarray)}
 
+    def to_dataframe(self) -> pd.DataFrame:
+        """All numbers, one row per thing compared: the same as `table`, by the name that other packages use."""
+        return self.table()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything it knows by field, nested results as mappings themselves; arrays are copies."""
+        return {item.name: _as_plain(getattr(self, item.name)) for item in fields(self)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone, for pickle and copy: what was derived and kept is derived again."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
     def seconds_taken(self) -> dict[str, float]:
         """How long it took, by label, where it was measured: no part of the tables, which two equal runs share."""
         seconds = getattr(self, "seconds", None)
@@ -192,16 +207,43 @@ class Comparison(Result, Generic[R]):
 
 
 def side_by_side(results: Sequence[Result], *, label: str = "side by side") -> Result:
-    """Several results of one kind as a comparison, one as it is; the method is in their labels if they differ in it."""
-    kinds = {type(result) for result in results}
+    """Several results of one kind as a comparison, one as it is; the method is in their labels if they differ in it.
+
+    A comparison among them stands for the results that it holds.
+
+    >>> import scs_eval
+    >>> data = scs_eval.load_data("sample", n=20)
+    >>> several = [
+    ...     scs_eval.accuracy(scs_eval.load_model(name), data.images, data.labels, classes=data.classes, label=name)
+    ...     for name in ("rohrer25k_scs", "rohrer25k_conv")
+    ... ]
+    >>> scs_eval.side_by_side(several).to_dataframe()["model"].tolist()
+    ['rohrer25k_scs', 'rohrer25k_conv']
+    """
+    single = [one for result in results for one in (result.results if isinstance(result, Comparison) else (result,))]
+    kinds = {type(result) for result in single}
     if len(kinds) != 1:
         names = ", ".join(sorted(kind.__name__ for kind in kinds)) or "none"
         raise InputError(f"expected results of one kind to set side by side, got {names}")
-    if len(results) == 1:
+    if len(single) == 1:
         return results[0]
-    several = len({getattr(result, "method", None) for result in results}) > 1
-    named = [replace(one, label=f"{one.model} {one.method}") if several else one for one in results]  # type: ignore[attr-defined]
-    return COMPARISONS[kinds.pop()].of(named, label=label)
+    several = len({getattr(result, "method", None) for result in single}) > 1
+    named = [replace(one, label=f"{one.model} {one.method}") if several else one for one in single]
+    kind = kinds.pop()
+    if kind not in COMPARISONS:
+        raise InputError(f"{kind.__name__} has no comparison; define a class of Comparison[{kind.__name__}]")
+    return COMPARISONS[kind].of(named, label=label)
+
+
+def _as_plain(value: Any) -> Any:
+    """A field's value without results in it: those are mappings."""
+    if isinstance(value, Result):
+        return value.to_dict()
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {key: _as_plain(each) for key, each in value.items()}
+    return tuple(map(_as_plain, value)) if isinstance(value, tuple) else value
 
 
 def _check_axes(result: Result) -> None:

@@ -7,14 +7,14 @@ which a method must beat, and an edge map, which is always the same and so shows
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.attribution.methods import find_method
+from scs_eval.analyses.attribution.methods import Method
+from scs_eval.analyses.attribution.own_methods import MethodLike, method_name
 from scs_eval.analyses.attribution.similarity import WINDOW
 from scs_eval.analyses.core.inference import BATCH, predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model, check_several_classes
@@ -38,7 +38,7 @@ def faithfulness(
     targets: ArrayLike | None = None,
     *,
     classes: Sequence[str],
-    method: str | Sequence[str] = ("grad", "ixg", "wx"),
+    method: MethodLike | Sequence[MethodLike] = ("grad", "ixg", "wx"),
     baseline: str = "black",
     order: str = "signed",
     steps: int = STEPS,
@@ -51,11 +51,13 @@ def faithfulness(
 ) -> FaithfulnessResult:
     """Put methods to the test on images (n, 3, H, W) in [0, 1]; `targets` (n,) are the predicted classes by default.
 
+    method: one or several, each as `attribute` takes it.
     baseline: what replaces a pixel of the curves (black, mean, blur), `steps` how often; order: signed or magnitude.
     sigma, samples: of infidelity. indices: where the images came from. progress: told of every method and control done.
     Of several methods, one that cannot serve the model is left out and recorded; if none is left, that is an error.
     """
-    methods = (method,) if isinstance(method, str) else tuple(dict.fromkeys(method))
+    asked = (method,) if isinstance(method, str | Method) or callable(method) else method
+    methods = tuple(dict.fromkeys(map(method_name, asked)))
     model, pictures = as_model(model), as_images(images)
     _check(pictures, methods, baseline=baseline, order=order, sigma=sigma, samples=samples)
     check_several_classes(classes)
@@ -100,9 +102,6 @@ def _check(images: Tensor, methods: Sequence[str], *, baseline: str, order: str,
         raise InputError(f"expected images of at least {WINDOW}×{WINDOW} pixels for SSIM, got {tuple(images.shape)}")
     if not methods:
         raise InputError("expected a method, got none")
-    for name in methods:
-        with suppress(NotApplicableError):  # which is for later: other methods may suit
-            find_method(name)
     if baseline not in BASELINES:
         raise InputError(f"expected a baseline among {', '.join(BASELINES)}, got {baseline!r}")
     if order not in ORDERS:

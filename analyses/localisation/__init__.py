@@ -20,6 +20,7 @@ from scs_eval.progress import Progress
 if TYPE_CHECKING:  # the command line reads the options from here, and must not wait for torch
     from torch import Tensor, nn
 
+    from scs_eval.analyses.attribution.own_methods import MethodLike
     from scs_eval.analyses.core.labelled_images import LabelledImages
     from scs_eval.analyses.localisation.mosaics import Mosaics
     from scs_eval.analyses.localisation.result import LocalisationResult
@@ -31,7 +32,7 @@ def localisation(
     mosaics: "Mosaics",
     options: LocalisationOptions | None = None,
     *,
-    method: str = "wx",
+    method: "MethodLike" = "wx",
     label: str = "model",
     seed: int = 0,
     predictions: "Tensor | None" = None,
@@ -42,6 +43,7 @@ def localisation(
 
     data: images (N, 3, h, h) in [0, 1] with labels, classes and the indices by which `mosaics` knows them.
     mosaics: from `select_mosaics`, or `choose_mosaics`, `published_mosaics`, `read_mosaics` alone.
+    method: as `attribute` takes it: a name, a class of captum.attr, a function of (model, images, targets).
     predictions: (N,) the model's classes of the single images, if they are known: the result then says how many are
         right, of all and of those in the mosaics.
     checkpoint: file that an interrupted run goes on from. progress: called with how many more mosaics are done; if it
@@ -49,11 +51,12 @@ def localisation(
     """
     from torch import inference_mode
 
+    from scs_eval.analyses.attribution.own_methods import method_name
     from scs_eval.analyses.localisation.runner import LocalisationRun
 
     chosen = options or LocalisationOptions()
     with inference_mode(False):  # which leaves no graph
-        run = LocalisationRun.prepare(model, data, mosaics, chosen, method=method, label=label, seed=seed)
+        run = LocalisationRun.prepare(model, data, mosaics, chosen, method=method_name(method), label=label, seed=seed)
         return run.result(predictions=predictions, checkpoint=checkpoint, progress=progress)
 
 

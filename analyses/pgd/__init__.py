@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.config import Attack
 from scs_eval.analyses.attacks.eps_search import SearchResult
+from scs_eval.analyses.attacks.own_attacks import AttackLike, as_attacks
 from scs_eval.analyses.attacks.sweep import Sweep, check_grid, sweep
 from scs_eval.analyses.core.inference import predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
@@ -40,7 +41,7 @@ def pgd(
     *,
     eps: Sequence[float],
     classes: Sequence[str] | None = None,
-    attacks: Sequence[Attack] = (Attack(),),
+    attacks: Sequence[AttackLike] = ("pgd",),
     independent: bool = False,
     scorecard: str | None = "fast",
     twin: nn.Module | None = None,
@@ -59,13 +60,14 @@ def pgd(
 
     images: arrays, or data that bring labels, classes and indices; they are read when they are attacked, and of the
     adversarial images only the `shown` ones are kept.
-    attacks: an image counts as wrong if one of them fools the model. independent: attack every ε afresh.
+    attacks: names as of `--attack`, `Attack`s, or functions of (model, images, labels, eps) as `register_attack` takes
+    them; an image counts as wrong if one of them fools the model. independent: attack every ε afresh.
     scorecard: its preset (fast, full), None for none; twin: the convolution network for its transfer attack.
     indices: where the images came from. checkpoint: a file from which an interrupted sweep goes on, written after
     every `checkpoint_every` batches. progress: is told how many more images are decided; scorecard_progress: of each of
     the scorecard's STEPS parts.
     """
-    radii = check_eps(eps)
+    radii, chosen = check_eps(eps), as_attacks(attacks)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     check_images(data.images)
     names = data.class_names(model)
@@ -79,17 +81,17 @@ def pgd(
     with evaluating(model):
         predictions = predict_logits(model, pictures, classes=len(names)).argmax(1)
         swept = sweep(
-            model, pictures, truth, radii.tolist(), attacks=attacks, seed=seed, ids=ids, batch_size=batch_size,
+            model, pictures, truth, radii.tolist(), attacks=chosen, seed=seed, ids=ids, batch_size=batch_size,
             independent=independent, progress=progress, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
-            summarise=partial(_summarise, model, truth, radii, attacks[0].norm, len(names)),
+            summarise=partial(_summarise, model, truth, radii, chosen[0].norm, len(names)),
             keep=lambda min_eps: choose_pictures(torch.from_numpy(min_eps), truth, most=shown).numpy(),
         )  # fmt: skip
         outcomes = _outcomes(model, pictures, truth, swept, predictions)
     known = {"device": str(device_of(model)), "seed": seed, "batch_size": batch_size, "shown": shown}
     result = PgdResult(
         label=label,
-        settings={**data.settings, **known, "attacks": tuple(asdict(settings) for settings in attacks)},
-        attacks=tuple(dict.fromkeys(settings.label for settings in attacks)),
+        settings={**data.settings, **known, "attacks": tuple(asdict(settings) for settings in chosen)},
+        attacks=tuple(dict.fromkeys(settings.label for settings in chosen)),
         independent=independent,
         classes=names,
         indices=ids.numpy(),
@@ -98,7 +100,7 @@ def pgd(
     if scorecard is None:
         return result
     card = _scorecard(
-        model, pictures, truth, result, attacks, preset=scorecard, twin=twin, twin_name=twin_name, seed=seed,
+        model, pictures, truth, result, chosen, preset=scorecard, twin=twin, twin_name=twin_name, seed=seed,
         batch_size=batch_size, progress=scorecard_progress,
     )  # fmt: skip
     return replace(result, scorecard=card)

@@ -16,6 +16,7 @@ from scs_eval.analyses.attribution import metrics as map_metrics
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.completeness import totals
 from scs_eval.analyses.attribution.methods import MapOptions, find_method
+from scs_eval.analyses.attribution.own_methods import MethodLike, method_name
 from scs_eval.analyses.core.inference import BATCH, predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model, check_several_classes
 from scs_eval.analyses.core.model_state import device_of, evaluating
@@ -32,7 +33,7 @@ def saliency(
     labels: ArrayLike,
     *,
     classes: Sequence[str],
-    method: str = "grad",
+    method: MethodLike = "grad",
     reduce: str = "max",
     target: str | int = "predicted",
     label: str = "model",
@@ -47,12 +48,13 @@ def saliency(
 ) -> SaliencyResult:
     """Maps of a class's logit for images (n, 3, H, W) in [0, 1] with labels (n,), and their metrics.
 
+    method: as `attribute` takes it: a name, a class of captum.attr, a function of (model, images, targets).
     target: "predicted", "label", or one class for all images (its name or position).
     reduce: max, mean or norm over the channels' absolute values; sum: |Σ|; positive: the positive part of Σ.
     radius, samples: of max-sensitivity; no samples, no max-sensitivity. indices: where the images came from.
     network: the model's name in the zoo if `label` is another, by which its reference is found.
     """
-    pictures, truth = as_images(images), as_labels(labels)
+    pictures, truth, method = as_images(images), as_labels(labels), method_name(method)
     _check(pictures, truth, classes, method=method, shown=shown, radius=radius, samples=samples)
     maps = _explain(
         as_model(model), pictures, truth, target, classes, method=method, reduce=reduce, seed=seed, radius=radius,

@@ -46,7 +46,8 @@ def load_data(
     source: "sample" (1,000 CIFAR-10 test images, bundled), "cifar10", "cifar100", "mnist", "fashion-mnist",
         "cifar10-c:CORRUPTION[:SEVERITY]" or one of its files; an image file; a folder of images, or of class folders,
         also of one that has them in `val` and `train`, as ImageNet's; an .npz file with `images` and `labels`; an array
-        or tensor of images; a dataset of torch or of Hugging Face. Files and datasets are read when they are used.
+        or tensor of images; a dataset of torch or of Hugging Face; a name of `register_data`. Files and datasets are
+        read when they are used.
     labels, classes: of an array: (N,) whole numbers, and what they are called.
     n: how many images; chosen at random by `seed`, evenly over the classes, kept in the order of the source. None: all.
     size: scale to size × size pixels, bilinear with antialiasing; what is not square is cropped to its centre. None:

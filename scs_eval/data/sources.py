@@ -17,6 +17,7 @@ from scs_eval.data.class_names import arrange, known_classes
 from scs_eval.data.folder import list_images, split_folder
 from scs_eval.data.mnist import CLASSES as MNIST_CLASSES
 from scs_eval.data.mnist import read_mnist
+from scs_eval.data.own import OWN_DATA
 from scs_eval.data.sample import read_sample, sample_classes
 from scs_eval.datasets import is_dataset, open_dataset
 from scs_eval.errors import InputError, did_you_mean
@@ -51,6 +52,8 @@ def open_source(
         raise InputError(f"labels and classes are for arrays; {str(source)!r} brings its own")
     if source in NAMES or str(source).startswith(f"{PREFIX}:"):
         return _opened_set(str(source), data_dir, split)
+    if isinstance(source, str) and source in OWN_DATA:
+        return _opened_own(source, split, data_dir, num_classes)
     path = _path(source)
     if is_corruption(path):
         images, truth = read_corruption(path)
@@ -79,6 +82,17 @@ def _opened_set(name: str, data_dir: str | Path | None, split: str) -> Opened:
         images, labels = read_cifar10(data_dir, train=train)
         classes = CLASSES
     return Opened(images, labels, classes, np.arange(len(labels)), f"{name}:{split}")
+
+
+def _opened_own(name: str, split: str, data_dir: Any, num_classes: int | None) -> Opened:
+    """What a registered function returns; anything wrong with it is reported with its name."""
+    value = OWN_DATA[name]()
+    images, labels, classes = (*value, None)[:3] if isinstance(value, tuple) else (value, None, None)
+    try:
+        opened = open_source(images, labels, classes, split=split, data_dir=data_dir, num_classes=num_classes)
+    except InputError as error:
+        raise InputError(f"the data {name!r}: {error}") from error
+    return replace(opened, source=name)
 
 
 def _opened_files(folder: Path, num_classes: int | None) -> Opened:
@@ -112,5 +126,6 @@ def _path(source: str | Path) -> Path:
             return path
     except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, no such user
         raise InputError(f"expected a folder of images or an image, got {str(source)!r}: {error}") from error
-    hint = did_you_mean(str(source).lower(), NAMES, otherwise="there is no such folder or file", most=1)
-    raise InputError(f"expected {', '.join(NAMES)}, a folder of images or an image, got {str(source)!r}; {hint}")
+    names = (*NAMES, *OWN_DATA)
+    hint = did_you_mean(str(source).lower(), names, otherwise="there is no such folder or file", most=1)
+    raise InputError(f"expected {', '.join(names)}, a folder of images or an image, got {str(source)!r}; {hint}")

@@ -171,8 +171,8 @@ def test_side_by_side_finds_the_comparison() -> None:
 def test_side_by_side_needs_one_kind() -> None:
     with pytest.raises(InputError, match="got none"):
         side_by_side([])
-    with pytest.raises(InputError, match="AccuracyComparison, AccuracyResult"):
-        side_by_side([make("a"), AccuracyComparison.of([make("b")], label="x")])
+    with pytest.raises(InputError, match="AccuracyResult, PgdResult"):
+        side_by_side([AccuracyComparison.of([make("b")], label="x"), load_result(OLD / "pgd")])
 
 
 OLD = Path(__file__).parent / "results_0_1"  # written by version 0.1.0, each with the table it had then

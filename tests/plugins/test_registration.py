@@ -123,6 +123,46 @@ def test_a_model_that_brings_its_weights():
     assert (scs_eval.load_model("constant")[1].weight == 0.5).all()
 
 
+def test_data_in_one_line():
+    pixels = torch.randint(0, 256, (12, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+    @scs_eval.register_data("own")
+    def own():
+        return pixels.numpy(), torch.arange(12).numpy() % 3, ("a", "b", "c")
+
+    data = scs_eval.load_data("own", n=6)
+    assert (len(data), data.classes, data.source) == (6, ("a", "b", "c"), "own")
+    assert torch.equal(data.images, pixels[data.indices].float() / 255)
+    assert data.labels.bincount().tolist() == [2, 2, 2], "evenly over the classes"
+    done = CliRunner().invoke(cli, ["data", "own"])
+    assert "12 images of 32×32 from own" in done.output
+    scs_eval.register_data("bad")(lambda: (pixels.numpy(), [1, 2]))
+    with pytest.raises(InputError, match="the data 'bad': expected"):
+        scs_eval.load_data("bad")
+    with pytest.raises(InputError, match="did you mean own"):
+        scs_eval.load_data("owm")
+
+
+def test_functions_in_the_analyses():
+    model, images = convolutional(), IMAGES
+    labels = model(images).argmax(1)
+
+    def towards_grey(model, images, labels, eps):
+        return images + eps * torch.sign(0.5 - images)
+
+    swept = scs_eval.pgd(
+        model, images, labels, eps=[0.1, 0.5], classes="abcde", attacks=[towards_grey, "fgsm"], scorecard=None
+    )
+    assert swept.attacks == ("towards_grey", "fgsm")
+    grey = model(images + (0.5 - images).clamp(-0.5, 0.5)).argmax(1) != labels
+    assert not (grey.numpy() & ~swept.is_adversarial[-1]).any(), "what the function fools is found"
+    maps = scs_eval.saliency(model, images, labels, classes="abcde", method=flat, samples=0)
+    assert maps.method == "flat"
+    torch.testing.assert_close(torch.from_numpy(maps.maps), images.mean(1))
+    tested = scs_eval.faithfulness(model, images, classes="abcde", method=[flat, "grad"], steps=4)
+    assert tested.methods[:2] == ("flat", "grad")
+
+
 PLUGIN = '''
 import scs_eval
 
