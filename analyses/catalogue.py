@@ -198,6 +198,17 @@ for _entry in (
         "scorecard", "Scorecard", "Are there reasons to doubt a curve of accuracy against ε?", function="scorecard"
     ),
     Analysis(
+        "corruptions", "Corruptions", "How much do noise, blur, weather and compression hurt?",
+        command="Show each model images under 15 common corruptions in 5 severities.", function="corruptions",
+        run=f"{ROOMS}.corruptions.task:run", size=100, cost=300, needs=("labels", "facts"),
+        metrics=(
+            Headline(
+                "corrupted", "right answers under common corruptions", lambda result: result.per_image, HIGHER
+            ),
+        ),
+        curve="Accuracy as corruptions of fifteen kinds grow; severity 0 is the clean image.",
+    ),
+    Analysis(
         "attacked", "Explanations under attack",
         "Do maps still lie on the object, and look as before, when the image is attacked?",
         run=f"{ROOMS}.attacked.task:run", unit="cell", cost=260,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.contributions import contributions as contributions
     from scs_eval.analyses.core.result import load_result as load_result
     from scs_eval.analyses.core.result import side_by_side as side_by_side
+    from scs_eval.analyses.corruptions import corruptions as corruptions
     from scs_eval.analyses.dynamics import dynamics as dynamics
     from scs_eval.analyses.faithfulness import faithfulness as faithfulness
     from scs_eval.analyses.localisation import LocalisationOptions as LocalisationOptions

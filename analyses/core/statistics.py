@@ -5,7 +5,7 @@ pairs: McNemar's exact test for right or wrong, sign flips for anything else, Ho
 are made at once. docs/statistics.md has the error rates of all of them, by simulation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +80,26 @@ def mean_interval(
     ends = _studentised_ends(columns, confidence, resamples, seed)
     shape = np.shape(values)[1:]
     return Interval(*(part.reshape(shape) for part in (columns.mean(axis=0), *ends)))
+
+
+def bootstrap_interval(
+    values: ArrayLike, function: Callable[[Floats], Floats], *, confidence: float = 0.95, resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:  # fmt: skip
+    """A function of the means of columns (n, k), such as a ratio of two, with the percentile bootstrap's interval.
+
+    function: from means (…, k) to (…). NaN ends below 10 examples, of which too many resamples are nearly constant.
+    """
+    columns = _columns(values)
+    estimate = np.asarray(function(columns.mean(axis=0)))
+    if len(columns) < BOOTSTRAPPED:
+        return Interval(estimate, np.array(np.nan), np.array(np.nan))
+    drawn = [
+        function(counts @ columns / len(columns))
+        for counts in _counts(np.random.default_rng(seed), len(columns), resamples)
+    ]
+    low, high = np.nanquantile(np.concatenate(drawn), (0.5 - confidence / 2, 0.5 + confidence / 2))
+    return Interval(estimate, np.asarray(low), np.asarray(high))
 
 
 def paired_test(

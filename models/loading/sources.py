@@ -193,6 +193,22 @@ def trained_twin(architecture: str, *, device: "torch.device | str" = "cpu") -> 
     return ("", None) if name is None else (name, loading.load_model(name, device=device))
 
 
+def trained_reference(
+    architecture: str, *, seed: int | None = None, device: "torch.device | str" = "cpu"
+) -> "tuple[str, nn.Module | None]":
+    """The convolution network that the zoo compares a network with, if weights are shipped for it, and its name.
+
+    seed: of the network's training, where its name does not have it. Without weights of that seed, those of seed 0.
+    """
+    from scs_eval.models.zoo.counterparts import reference_of
+    from scs_eval.models.zoo.names import split_seed, with_seed
+
+    wanted = reference_of(with_seed(architecture, seed) if seed else architecture)
+    names = [] if wanted is None else [wanted, split_seed(wanted)[0]]
+    name = next((name for name in names if name in loading.weights_index()), None)
+    return ("", None) if name is None else (name, loading.load_model(name, device=device))
+
+
 def _with_options(
     sources: list[ModelSource], *, arch: str | None, weights: str | None, normalize: str | None
 ) -> Iterator[ModelSource]:

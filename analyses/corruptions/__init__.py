@@ -1,0 +1,117 @@
+"""How much do noise, blur, weather and compression hurt? The common corruptions of Hendrycks and Dietterich (2019)."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.core.batching import map_with_backoff
+from scs_eval.analyses.core.checkpoint import Checkpoint
+from scs_eval.analyses.core.fingerprint import fingerprint
+from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model
+from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.analyses.core.validation import check_images, check_labels, logits_of
+from scs_eval.analyses.corruptions.corrupt import CORRUPTIONS, SEVERITIES, check_corruption, corrupt
+from scs_eval.analyses.corruptions.result import CorruptionsComparison as CorruptionsComparison
+from scs_eval.analyses.corruptions.result import CorruptionsResult as CorruptionsResult
+from scs_eval.errors import InputError
+from scs_eval.progress import Progress
+
+# From a corruption, a severity, the ids (b,) of images and the images (b, 3, H, W) to the corrupted ones.
+Source = Callable[[str, int, np.ndarray, Tensor], Tensor]
+
+
+def corruptions(
+    model: nn.Module,
+    images: ArrayLike,
+    labels: ArrayLike,
+    *,
+    classes: Sequence[str],
+    names: Sequence[str] = tuple(CORRUPTIONS),
+    reference: nn.Module | None = None,
+    reference_name: str = "the reference",
+    source: Source | None = None,
+    source_name: str = "generated",
+    indices: Tensor | None = None,
+    label: str = "model",
+    seed: int = 0,
+    batch_size: int = 50,
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> CorruptionsResult:
+    """Show the model images (n, 3, H, H) in [0, 1] with labels (n,) under every corruption in five severities.
+
+    names: which corruptions. reference: a network whose errors on the very same pixels the mean corruption error is
+    relative to. source: corrupted images from elsewhere, such as the files of CIFAR-10-C; without, they are made from
+    `seed` and `indices`. progress: is told how many more images are done. checkpoint: a file from which an interrupted
+    run goes on.
+    """
+    model, images, labels = as_model(model), as_images(images).float().cpu(), as_labels(labels).long().cpu()
+    check_images(images)
+    check_labels(labels, images=images, classes=classes)
+    chosen = check_names(names)
+    ids = np.arange(len(images)) if indices is None else indices.cpu().numpy()
+    make = source or (lambda name, severity, own, clean: corrupt(clean, name, severity, seed=seed, ids=own))
+    networks = [model] if reference is None else [model, as_model(reference)]
+
+    def right(part: slice) -> np.ndarray:
+        """(networks, 1 + corruptions · severities, b) whether each is right, clean first."""
+        wanted = [images[part]]
+        wanted += [make(name, level, ids[part], images[part]) for name in chosen for level in SEVERITIES]
+        return np.stack([[_right(one, some, labels[part], len(classes)) for some in wanted] for one in networks])
+
+    key = fingerprint(model, (images, labels, torch.from_numpy(ids)), (chosen, seed, source_name, reference_name))
+    with evaluating(model), evaluating(networks[-1]), torch.inference_mode():
+        outcomes = _resumed(
+            right, len(images), batch_size, Checkpoint(checkpoint, key) if checkpoint else None, progress
+        )
+        pictures = torch.cat([make(name, 3, ids[:1], images[:1]) for name in chosen])
+    shape = (len(chosen), len(SEVERITIES), len(images))
+    return CorruptionsResult(
+        label=label,
+        settings={"device": str(device_of(model)), "batch_size": batch_size, "seed": seed},
+        classes=tuple(classes),
+        names=chosen,
+        source=source_name,
+        indices=ids,
+        labels=labels.numpy(),
+        clean=outcomes[0, 0],
+        right=outcomes[0, 1:].reshape(shape),
+        pictures=pictures.numpy(),
+        reference=reference_name if reference is not None else "",
+        reference_right=None if reference is None else outcomes[1, 1:].reshape(shape),
+    )
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Each corruption once, in the order of the paper."""
+    for name in names:
+        check_corruption(name, 1)
+    if not names:
+        raise InputError("expected at least one corruption, got none")
+    return tuple(name for name in CORRUPTIONS if name in names)
+
+
+def _right(model: nn.Module, images: Tensor, labels: Tensor, classes: int) -> np.ndarray:
+    return (logits_of(model, images, classes=classes).argmax(1).cpu() == labels).numpy()
+
+
+def _resumed(
+    work: Callable[[slice], np.ndarray], n: int, batch_size: int, kept: Checkpoint | None, progress: Progress | None
+) -> np.ndarray:
+    """`work` on all images, joined along the last axis; what the checkpoint has is not done again."""
+    parts = list((kept.load() if kept else {}).values())
+    done = sum(part.shape[-1] for part in parts)
+    if progress is not None and done:
+        progress(done)
+    for part, outcome in map_with_backoff(
+        n - done, batch_size, lambda part: work(slice(part.start + done, part.stop + done))
+    ):
+        parts.append(outcome)
+        if kept is not None:
+            kept.save({"outcomes": np.concatenate(parts, axis=-1)})
+        if progress is not None:
+            progress(part.stop - part.start)
+    return np.concatenate(parts, axis=-1)
