@@ -10,7 +10,7 @@ from scs_eval.analyses.calibration.result import CalibrationComparison as Calibr
 from scs_eval.analyses.calibration.result import CalibrationResult as CalibrationResult
 from scs_eval.analyses.calibration.temperature import fit_temperature
 from scs_eval.analyses.core.inference import BATCH, predict_logits
-from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model, check_several_classes
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model, check_several_classes
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels
 from scs_eval.errors import InputError
@@ -18,45 +18,47 @@ from scs_eval.progress import Progress
 
 
 def calibration(
-    model: nn.Module,
-    images: ArrayLike,
-    labels: ArrayLike,
+    model: ModelLike,
+    images: ImagesLike,
+    labels: ArrayLike | None = None,
     *,
-    classes: Sequence[str],
+    classes: Sequence[str] | None = None,
     label: str = "model",
     bins: int = 15,
     seed: int = 0,
-    indices: Tensor | None = None,
+    indices: ArrayLike | None = None,
     batch_size: int = BATCH,
     progress: Progress | None = None,
 ) -> CalibrationResult:
     """Compare confidence with correctness on images (n, 3, H, W) in [0, 1] with labels (n,).
 
-    bins: of equal mass, for the reliability curve and the expected calibration error. seed: of the halves: each is
-    scaled by the temperature that was fitted on the other, so no image is scaled by one that it helped to choose.
+    images: arrays, or data that bring labels, classes and indices. bins: of equal mass, for the reliability curve and
+    the expected calibration error. seed: of the halves: each is scaled by the temperature that was fitted on the other,
+    so no image is scaled by one that it helped to choose.
     """
-    model, images, labels = as_model(model), as_images(images), as_labels(labels)
-    check_images(images)
-    check_labels(labels, images=images, classes=classes)
-    check_several_classes(classes)
-    if len(images) < 2:
+    model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
+    check_images(data.images)
+    names, n = data.class_names(model), len(data.labels)
+    check_labels(data.labels, images=data.images, classes=names)
+    check_several_classes(names)
+    if n < 2:
         raise InputError("expected at least 2 images, one for each half, got 1")
-    if not 1 <= bins <= len(images):
-        raise InputError(f"expected 1 to {len(images)} bins, at most one an image, got {bins}")
+    if not 1 <= bins <= n:
+        raise InputError(f"expected 1 to {n} bins, at most one an image, got {bins}")
     with evaluating(model):
-        logits = predict_logits(model, images, classes=len(classes), batch_size=batch_size, progress=progress)
-    truth, half = labels.long().cpu(), halves(len(images), seed)
+        logits = predict_logits(model, data.images, classes=len(names), batch_size=batch_size, progress=progress)
+    truth, half = data.labels.long().cpu(), halves(n, seed)
     logits = logits.double()
     first, second = (fit_temperature(logits[half != part], truth[half != part]) for part in (0, 1))
     scaled = logits / torch.tensor([first, second], dtype=torch.float64)[half][:, None]
     raw, tempered = outcomes(logits, truth), outcomes(scaled, truth)
     return CalibrationResult(
         label=label,
-        settings={"device": str(device_of(model)), "batch_size": batch_size, "seed": seed},
-        classes=tuple(classes),
+        settings={**data.settings, "device": str(device_of(model)), "batch_size": batch_size, "seed": seed},
+        classes=names,
         bins=bins,
         temperatures=(first, second),
-        indices=np.arange(len(images)) if indices is None else indices.cpu().numpy(),
+        indices=data.indices.numpy(),
         labels=truth.numpy(),
         predictions=logits.argmax(1).numpy(),
         half=half.numpy(),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from scs_eval.analyses.core.batching import map_with_backoff
 from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
-from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels, logits_of
 from scs_eval.analyses.corruptions.corrupt import CORRUPTIONS, SEVERITIES, check_corruption, corrupt
@@ -22,19 +22,21 @@ from scs_eval.progress import Progress
 # From a corruption, a severity, the ids (b,) of images and the images (b, 3, H, W) to the corrupted ones.
 Source = Callable[[str, int, np.ndarray, Tensor], Tensor]
 
+SHOWN = 3  # severity of the picture that is kept of each
+
 
 def corruptions(
-    model: nn.Module,
-    images: ArrayLike,
-    labels: ArrayLike,
+    model: ModelLike,
+    images: ImagesLike,
+    labels: ArrayLike | None = None,
     *,
-    classes: Sequence[str],
+    classes: Sequence[str] | None = None,
     names: Sequence[str] = tuple(CORRUPTIONS),
     reference: nn.Module | None = None,
     reference_name: str = "the reference",
     source: Source | None = None,
     source_name: str = "generated",
-    indices: Tensor | None = None,
+    indices: ArrayLike | None = None,
     label: str = "model",
     seed: int = 0,
     batch_size: int = 50,
@@ -43,40 +45,39 @@ def corruptions(
 ) -> CorruptionsResult:
     """Show the model images (n, 3, H, H) in [0, 1] with labels (n,) under every corruption in five severities.
 
-    names: which corruptions. reference: a network whose errors on the very same pixels the mean corruption error is
-    relative to. source: corrupted images from elsewhere, such as the files of CIFAR-10-C; without, they are made from
-    `seed` and `indices`. progress: is told how many more images are done. checkpoint: a file from which an interrupted
-    run goes on.
+    images: arrays, or data that bring labels, classes and indices; they are read when they are used. names: which
+    corruptions. reference: a network whose errors on the very same pixels the mean corruption error is relative to.
+    source: corrupted images from elsewhere, such as the files of CIFAR-10-C; without, they are made from `seed` and
+    `indices`. progress: is told how many more images are done. checkpoint: a file to resume from.
     """
-    model, images, labels = as_model(model), as_images(images).float().cpu(), as_labels(labels).long().cpu()
-    check_images(images)
-    check_labels(labels, images=images, classes=classes)
-    chosen = check_names(names)
-    ids = np.arange(len(images)) if indices is None else indices.cpu().numpy()
+    model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
+    check_images(data.images)
+    known = data.class_names(model)
+    check_labels(data.labels, images=data.images, classes=known)
+    chosen, truth, ids = check_names(names), data.labels.long().cpu(), data.indices.numpy()
     make = source or (lambda name, severity, own, clean: corrupt(clean, name, severity, seed=seed, ids=own))
     networks = [model] if reference is None else [model, as_model(reference)]
 
     def right(part: slice) -> np.ndarray:
         """(networks, 1 + corruptions · severities, b) whether each is right, clean first."""
-        wanted = [images[part]]
-        wanted += [make(name, level, ids[part], images[part]) for name in chosen for level in SEVERITIES]
-        return np.stack([[_right(one, some, labels[part], len(classes)) for some in wanted] for one in networks])
+        clean = data.images[part].cpu()
+        wanted = [clean, *(make(name, level, ids[part], clean) for name in chosen for level in SEVERITIES)]
+        return np.stack([[_right(one, some, truth[part], len(known)) for some in wanted] for one in networks])
 
-    key = fingerprint(model, (images, labels, torch.from_numpy(ids)), (chosen, seed, source_name, reference_name))
+    key = fingerprint(model, (data.images, truth, data.indices), (chosen, seed, source_name, reference_name))
+    kept = Checkpoint(checkpoint, key) if checkpoint else None
     with evaluating(model), evaluating(networks[-1]), torch.inference_mode():
-        outcomes = _resumed(
-            right, len(images), batch_size, Checkpoint(checkpoint, key) if checkpoint else None, progress
-        )
-        pictures = torch.cat([make(name, 3, ids[:1], images[:1]) for name in chosen])
-    shape = (len(chosen), len(SEVERITIES), len(images))
+        outcomes = _resumed(right, len(truth), batch_size, kept, progress)
+        pictures = torch.cat([make(name, SHOWN, ids[:1], data.images[:1].cpu()) for name in chosen])
+    shape = (len(chosen), len(SEVERITIES), len(truth))
     return CorruptionsResult(
         label=label,
-        settings={"device": str(device_of(model)), "batch_size": batch_size, "seed": seed},
-        classes=tuple(classes),
+        settings={**data.settings, "device": str(device_of(model)), "batch_size": batch_size, "seed": seed},
+        classes=known,
         names=chosen,
         source=source_name,
         indices=ids,
-        labels=labels.numpy(),
+        labels=truth.numpy(),
         clean=outcomes[0, 0],
         right=outcomes[0, 1:].reshape(shape),
         pictures=pictures.numpy(),

@@ -43,8 +43,8 @@ class CorruptionsResult(Result):
         "labels": ("image",),
         "clean": ("image",),
         "right": ("corruption", "severity", "image"),
-        "reference_right": ("corruption", "severity", "image"),
         "pictures": ("corruption", "channel", "row", "column"),
+        "reference_right": ("corruption", "severity", "image"),
     }
     classes: tuple[str, ...]
     names: tuple[str, ...]

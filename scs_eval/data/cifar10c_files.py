@@ -1,4 +1,4 @@
-"""CIFAR-10-C as its authors publish it: a folder of .npy files, one for each corruption, and labels.npy."""
+"""CIFAR-10-C, where the corrupted versions of a few clean images are looked up by their place in the test set."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ from scs_eval.analyses.core.statistics import bootstrap_interval
 from scs_eval.analyses.corruptions import CorruptionsComparison, CorruptionsResult
 from scs_eval.analyses.corruptions.corrupt import CORRUPTIONS, corrupt
 from scs_eval.cli.main import cli
-from scs_eval.data.cifar10c import Cifar10C
+from scs_eval.data.cifar10c_files import Cifar10C
 from scs_eval.models.loading.sources import trained_reference
 
 DATA = load_data("sample", n=20)

@@ -73,7 +73,7 @@ def run(
 
     named, more = session.models[name], dict[str, Any]()
     if options.files is not None:
-        from scs_eval.data.cifar10c import Cifar10C
+        from scs_eval.data.cifar10c_files import Cifar10C
 
         published = Cifar10C(options.files)
         published.check(data.indices, data.labels)
