@@ -161,7 +161,7 @@ class CorruptionsComparison(Comparison[CorruptionsResult]):
 
     name = "corruptions"
 
-    def tests(self) -> pd.DataFrame:
+    def drop_tests(self) -> pd.DataFrame:
         """Every pair of models by every corruption: whether it costs one of them more, sign flips, Holm's correction.
 
         What is compared is the drop from each model's own clean accuracy, image by image.
@@ -179,9 +179,9 @@ class CorruptionsComparison(Comparison[CorruptionsResult]):
         return table
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The results' tables, and the tests."""
-        tests = self.tests()
-        return super().tables() | ({"tests": tests} if len(tests) else {})
+        """The results' tables, the tests, and those of what each corruption costs."""
+        drops = self.drop_tests()
+        return super().tables() | ({"drop_tests": drops} if len(drops) else {})
 
     def figure(self, ax: "Axes | None" = None) -> "Figure":
         """All models' curves."""

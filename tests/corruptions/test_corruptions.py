@@ -142,8 +142,8 @@ def test_command(tmp_path: Path) -> None:
     result = load_result(tmp_path / "o")
     assert isinstance(result, CorruptionsComparison)
     assert result.results[0].reference == "rohrer100k_conv"
-    assert set(result.tables()) == {"table", "corruptions", "curve", "tests"}
-    assert len(result.tests()) == 2
+    assert set(result.tables()) == {"table", "corruptions", "curve", "tests", "drop_tests"}
+    assert len(result.drop_tests()) == 2
     assert {path.stem for path in (tmp_path / "o").glob("*.png")} == {"figure", "heatmap", "examples"}
     wrong = CliRunner().invoke(cli, ["corruptions", "rohrer100k_scs", "--corruption", "rain"])
     assert isinstance(wrong.exception, InputError)

@@ -41,7 +41,7 @@ def command(request: Request, options: CorruptionOptions) -> None:
 
     They are made on the fly from --seed, with the published parameters of CIFAR-10-C up to 64 pixels and of ImageNet-C
     above. The mean corruption error is relative to the convolution network that the zoo compares a model with. Among
-    several models, tests.csv says which corruption costs one of them more.
+    several models, drop_tests.csv says which corruption costs one of them more.
 
     \b
     Examples:
