@@ -29,6 +29,7 @@ class Headline:
     `eps`. shares: an example is right or wrong (Wilson's interval, McNemar's test), else it has a number (bootstrap).
     at_eps: one such number for every ε of the sweep, or for those that the summary shows; called pgd@8/255.
     words_of_difference: what a model is that has less, and one that has more of it than its reference.
+    unit: what its examples are, if not what the analysis counts.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Headline:
     shares: bool = False
     at_eps: Literal["", "all", "shown"] = ""
     words_of_difference: tuple[str, str] = ("lower", "higher")
+    unit: Unit | None = None
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ for _entry in (
         metrics=(
             Headline(
                 "localisation", "attribution in the right cell when attacked",
-                lambda result, eps: result.localisation[eps], HIGHER, at_eps="shown",
+                lambda result, eps: result.localisation[eps], HIGHER, at_eps="shown", unit="grid",
             ),
             Headline(
                 "similarity", "likeness of attacked and clean maps", lambda result, eps: result.similarity[eps], HIGHER,

@@ -17,6 +17,8 @@ from scs_eval.analyses.core.validation import check_images, check_labels, logits
 from scs_eval.errors import InputError
 from scs_eval.progress import Progress
 
+LIKELIEST = 3  # classes of an image whose probabilities are kept
+
 
 def accuracy(
     model: ModelLike,
@@ -43,14 +45,14 @@ def accuracy(
         raise InputError(f"expected a batch size of at least 1, got {batch_size}")
     size = images_at_once(data.images, BATCH) if batch_size is None else batch_size
 
-    def outcome(batch: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+    def outcome(batch: Tensor, part: slice) -> tuple[Tensor, ...]:
         return _outcome(model, batch, data.labels[part], len(names))
 
     with evaluating(model), torch.inference_mode():
         start = time.perf_counter()
         outcomes = map_images(outcome, data.images, size=size, progress=progress)
         seconds = time.perf_counter() - start
-    predictions, margins = (torch.cat(part).numpy() for part in zip(*outcomes, strict=True))
+    predictions, margins, likeliest, probabilities = (torch.cat(part).numpy() for part in zip(*outcomes, strict=True))
     return AccuracyResult(
         label=label,
         settings={**data.settings, "device": str(device_of(model)), "batch_size": size},
@@ -58,15 +60,19 @@ def accuracy(
         labels=data.labels.long().cpu().numpy(),
         predictions=predictions,
         margins=margins,
+        likeliest=likeliest,
+        probabilities=probabilities,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         seconds=seconds,
         known=known or Known(),
     )
 
 
-def _outcome(model: nn.Module, images: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Predictions and margins (b,) of one batch, on the CPU."""
+def _outcome(model: nn.Module, images: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, ...]:
+    """Predictions and margins (b,), likeliest classes and their probabilities (b, k) of one batch, on the CPU."""
     logits = logits_of(model, images, classes=classes)
     right = labels.long().to(logits.device)[:, None]
     best_other = logits.scatter(1, right, float("-inf")).amax(1)
-    return logits.argmax(1).cpu(), (logits.gather(1, right)[:, 0] - best_other).cpu()
+    probabilities, likeliest = logits.softmax(1).topk(min(LIKELIEST, classes), dim=1)
+    margins = logits.gather(1, right)[:, 0] - best_other
+    return tuple(part.cpu() for part in (logits.argmax(1), margins, likeliest, probabilities))

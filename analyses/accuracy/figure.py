@@ -23,7 +23,7 @@ def draw_classes(result: "AccuracyResult", ax: "Axes | None") -> "Figure":
         ax.axvspan(low, high, color=colour, alpha=0.15, lw=0)
         ax.axvline(mean, color=colour, lw=0.8)
         for y, (_, row) in enumerate(classes.iterrows()):
-            _point(ax, y, (row["accuracy"], row["low"], row["high"]), colour, marker)
+            _point(ax, y, (row["accuracy"], row["low"], row["high"]), colour, marker, name=row["class"])
         ax.set_yticks(range(len(classes)), [f"{row['class']} ({row['n']})" for _, row in classes.iterrows()])
         ax.set_xlabel("accuracy in %, 95 % interval")
         ax.set_title(f"{result.label}: {mean:.1f} % of {len(result.labels):,} images", loc="left")
@@ -85,7 +85,7 @@ def _network_line(ax: "Axes", y: float, trainings: "Sequence[AccuracyResult]") -
     colour, marker = style.look_of(result.label)
     shares = [float(training.accuracy.estimate) for training in trainings]
     spread = (_mean(trainings), min(shares), max(shares)) if len(shares) > 1 else tuple(map(float, result.accuracy))
-    _point(ax, y, spread, colour, marker)
+    _point(ax, y, spread, colour, marker, name=_line_name(trainings))
     texts = [f"{100 * _mean(trainings):.1f}", ""]
     if (paper := result.known.get("paper_accuracy")) is not None:
         texts[1] = f"{100 * paper:.1f}"
@@ -124,7 +124,10 @@ def _head(ax: "Axes", results: "Sequence[AccuracyResult]") -> None:
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=9, handletextpad=0.1, columnspacing=1)
 
 
-def _point(ax: "Axes", y: float, interval: tuple[float, ...], colour: str, marker: str) -> None:
+def _point(ax: "Axes", y: float, interval: tuple[float, ...], colour: str, marker: str, *, name: str) -> None:
     """An accuracy with its interval, in per cent."""
     mean, low, high = (100 * part for part in interval)
-    ax.errorbar(mean, y, xerr=[[mean - low], [high - mean]], fmt=marker, color=colour, elinewidth=0.9, ms=3.5)
+    ax.errorbar(
+        mean, y, xerr=[[mean - low], [high - mean]], fmt=marker, color=colour, elinewidth=0.9, ms=3.5,
+        label=style.unlisted(name),
+    )  # fmt: skip

@@ -48,6 +48,7 @@ class AccuracyResult(Result):
 
     labels, predictions: (n,) positions in `classes`.
     margins: (n,) the logit of the right class minus the largest other one; positive where the model is right.
+    likeliest, probabilities: (n, k) the first classes by softmax and their probabilities; None in older results.
     seconds: for all forward passes.
     """
 
@@ -56,6 +57,8 @@ class AccuracyResult(Result):
         "labels": ("image",),
         "predictions": ("image",),
         "margins": ("image",),
+        "likeliest": ("image", "rank"),
+        "probabilities": ("image", "rank"),
     }
     classes: tuple[str, ...]
     labels: np.ndarray
@@ -64,6 +67,8 @@ class AccuracyResult(Result):
     parameters: int
     seconds: float
     known: Known = field(default_factory=Known)
+    likeliest: np.ndarray | None = None
+    probabilities: np.ndarray | None = None
 
     @property
     def correct(self) -> np.ndarray:

@@ -185,7 +185,8 @@ class CompareResult(Result):
             colour, marker = style.look_of(row["model"])
             if np.isfinite(row["value"]):
                 ends = [[row["value"] - row["low"]], [row["high"] - row["value"]]] if np.isfinite(row["low"]) else None
-                ax.errorbar(row["value"], y, xerr=ends, fmt=marker, color=colour, elinewidth=0.9, ms=3.5)
+                name = style.unlisted(row["model"])
+                ax.errorbar(row["value"], y, xerr=ends, fmt=marker, color=colour, elinewidth=0.9, ms=3.5, label=name)
         ax.set_yticks(range(len(self.models)), self.models if first else [""] * len(self.models))
         ax.set_ylim(len(self.models) - 0.4, -0.6)
         ax.set_title(f"{metric.name} {ARROWS[metric.better]}", loc="left", fontsize=7)

@@ -100,7 +100,8 @@ def _box(ax: "Axes", y: float, box: Box) -> None:
     colour = style.look_of(box.model)[0]
     _distribution(ax, y, box.scores, colour, vertical=False)
     mean, low, high = (100 * part for part in box.mean)
-    ax.plot(mean, y, "D", mfc="white", mec="black", ms=3.6, mew=0.8, zorder=5)
+    name = style.unlisted(f"{box.model} {box.method}")
+    ax.plot(mean, y, "D", mfc="white", mec="black", ms=3.6, mew=0.8, zorder=5, label=name)
     if box.top is not None:
         ax.plot(100 * box.top, y, "*", color="black", ms=5, mew=0, zorder=6)
     text = f"{mean:.1f}" + ("" if np.isnan(low) else f"  [{low:.1f}, {high:.1f}]")
@@ -193,7 +194,7 @@ def curves(shown: Sequence[tuple[str, str, pd.DataFrame]], *, floor: float) -> "
         ends: list[style.End] = []
         for name, model, curve in shown:
             colour, _, dash = styles.next_for(model)
-            ax.plot(curve["pixels"], 100 * curve["score"], ls=dash, color=colour)
+            ax.plot(curve["pixels"], 100 * curve["score"], ls=dash, color=colour, label=name)
             ax.fill_between(curve["pixels"], 100 * curve["low"], 100 * curve["high"], color=colour, alpha=0.15, lw=0)
             ends.append((float(curve["pixels"].iloc[-1]), 100 * float(curve["score"].iloc[-1]), name, colour))
         ax.axhline(100 * floor, color=style.GREY, lw=0.7, ls="--", zorder=0)

@@ -49,6 +49,7 @@ def pgd(
     indices: ArrayLike | None = None,
     label: str = "model",
     shown: int = 6,
+    kept: int = 0,
     seed: int = 0,
     batch_size: int = 512,
     progress: Progress | None = None,
@@ -59,13 +60,14 @@ def pgd(
     """Attack images (n, 3, H, W) in [0, 1] with labels (n,) at every ε, on the device that the model is on.
 
     images: arrays, or data that bring labels, classes and indices; they are read when they are attacked, and of the
-    adversarial images only the `shown` ones are kept.
+    adversarial images only those that are `shown` or `kept` stay.
     attacks: names as of `--attack`, `Attack`s, or functions of (model, images, labels, eps) as `register_attack` takes
     them; an image counts as wrong if one of them fools the model. independent: attack every ε afresh.
     scorecard: its preset (fast, full), None for none; twin: the convolution network for its transfer attack.
-    indices: where the images came from. checkpoint: a file from which an interrupted sweep goes on, written after
-    every `checkpoint_every` batches. progress: is told how many more images are decided; scorecard_progress: of each of
-    the scorecard's STEPS parts.
+    indices: where the images came from. shown: how many images the figure shows. kept: of how many images, from the
+    first, the result keeps what the attack added. checkpoint: a file from which an interrupted sweep goes on, written
+    after every `checkpoint_every` batches. progress: is told how many more images are decided; scorecard_progress: of
+    each of the scorecard's STEPS parts.
     """
     radii, chosen = check_eps(eps), as_attacks(attacks)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
@@ -84,9 +86,9 @@ def pgd(
             model, pictures, truth, radii.tolist(), attacks=chosen, seed=seed, ids=ids, batch_size=batch_size,
             independent=independent, progress=progress, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
             summarise=partial(_summarise, model, truth, radii, chosen[0].norm, len(names)),
-            keep=lambda min_eps: choose_pictures(torch.from_numpy(min_eps), truth, most=shown).numpy(),
+            keep=partial(_wanted, truth, shown, kept),
         )  # fmt: skip
-        outcomes = _outcomes(model, pictures, truth, swept, predictions)
+        outcomes = _outcomes(model, pictures, truth, swept, predictions, shown=shown, kept=kept)
     known = {"device": str(device_of(model)), "seed": seed, "batch_size": batch_size, "shown": shown}
     result = PgdResult(
         label=label,
@@ -125,11 +127,30 @@ def _summarise(
     return {"attacked_predictions": attacked.numpy(), "min_eps_8bit": rounded.numpy()}
 
 
-def _outcomes(model: nn.Module, images: Images, labels: Tensor, swept: Sweep, predictions: Tensor) -> dict[str, Any]:
+def _wanted(labels: Tensor, shown: int, kept: int, min_eps: np.ndarray) -> np.ndarray:
+    """Whose adversarial images are needed: those that the figure shows, then the first ones."""
+    chosen = choose_pictures(torch.from_numpy(min_eps), labels, most=shown).numpy()
+    first = np.arange(min(kept, len(labels)))
+    return np.concatenate([chosen, first[~np.isnan(min_eps[first]) & ~np.isin(first, chosen)]])
+
+
+def _changes(images: Images, swept: Sweep, kept: int) -> np.ndarray | None:
+    """What the attack added to the first images; half precision tells changes of a thousandth of a step apart."""
+    if kept == 0:
+        return None
+    first = np.arange(min(kept, len(images)))
+    order = {position: row for row, position in enumerate(swept.positions.tolist())}
+    adversarial = swept.images[[order[position] for position in first.tolist()]]
+    return np.asarray((adversarial - images[torch.from_numpy(first)].cpu()).half().numpy())
+
+
+def _outcomes(
+    model: nn.Module, images: Images, labels: Tensor, swept: Sweep, predictions: Tensor, *, shown: int, kept: int
+) -> dict[str, Any]:
     """What the sweep found, image by image, as the result keeps it."""
-    chosen = torch.from_numpy(swept.positions)
+    chosen = choose_pictures(torch.from_numpy(swept.min_eps), labels, most=shown)
     clean = images[chosen]
-    adversarial = swept.images if len(chosen) else clean
+    adversarial = swept.images[: len(chosen)] if len(chosen) else clean
     attacked = torch.from_numpy(swept.summaries["attacked_predictions"])
     maps = explain(model, clean, adversarial, before=predictions[chosen], after=attacked[chosen])
     return {
@@ -143,6 +164,7 @@ def _outcomes(model: nn.Module, images: Images, labels: Tensor, swept: Sweep, pr
         "pictures": chosen.numpy(),
         "images": clean.numpy(),
         "adversarial": adversarial.numpy(),
+        "changes": _changes(images, swept, kept),
         **maps,
     }
 

@@ -57,7 +57,7 @@ def _samples(ax: "Axes", dashes: Sequence[Dash]) -> None:
 def _curve(ax: "Axes", result: "PgdResult", tint: str, dash: Dash, *, alpha: float) -> None:
     accuracy, low, high = (100 * part for part in result.accuracy)
     ax.fill_between(result.grid, low, high, color=tint, alpha=alpha, lw=0)
-    ax.plot(result.grid, accuracy, ls=dash, color=tint)
+    ax.plot(result.grid, accuracy, ls=dash, color=tint, label=result.label)
     ax.plot(0, accuracy[0], style.look_of(result.label)[1], color=tint, ms=4, clip_on=False, zorder=5)
     if (card := result.scorecard) is not None:
         curve, worst = (100 * float(share.estimate) for share in (card.reported_accuracy, card.robust_accuracy))

@@ -32,6 +32,7 @@ class PgdResult(Result):
     is_adversarial: (E, n) whether the image counts as wrong at each ε of the grid: where min_eps is not above it.
     pictures: (k,) which of the n images the figure shows; images, adversarial: (k, 3, H, W); gradients, contributions:
     (k, 2, H, W) the explanation before and after; contributions are None where the network is not dynamic-linear.
+    changes: (m, 3, H, W) what the attack added to the first m images; None where nobody asked.
     scorecard: whether to believe the curve; None where nobody asked.
     """
 
@@ -50,6 +51,7 @@ class PgdResult(Result):
         "adversarial": ("shown", "channel", "row", "column"),
         "gradients": ("shown", "attack_stage", "row", "column"),
         "contributions": ("shown", "attack_stage", "row", "column"),
+        "changes": ("kept", "channel", "row", "column"),
     }
     norm: str
     attacks: tuple[str, ...]
@@ -68,6 +70,7 @@ class PgdResult(Result):
     adversarial: np.ndarray
     gradients: np.ndarray
     contributions: np.ndarray | None = None
+    changes: np.ndarray | None = None
     scorecard: Scorecard | None = None
 
     @property

@@ -4,6 +4,7 @@ from scs_eval.analyses.core.task import Task
 from scs_eval.analyses.pgd import PgdResult, pgd
 from scs_eval.analyses.scorecard import STEPS
 
+KEPT = 500  # images whose attacked versions a page may show
 SWEEP = 0.4  # share of the time; the rest is the scorecard's
 
 
@@ -12,7 +13,7 @@ def run(task: Task) -> PgdResult:
     name, network = task.twin
     return pgd(
         task.model, task.images, task.labels, **task.named(), eps=task.eps, seed=task.seed, indices=task.indices,
-        twin=network, twin_name=name, checkpoint=task.checkpoint,
+        kept=KEPT, twin=network, twin_name=name, checkpoint=task.checkpoint,
         progress=lambda count: task.progress(SWEEP * count / len(task.images)),
         scorecard_progress=lambda count: task.progress((1 - SWEEP) * count / STEPS),
     )  # fmt: skip

@@ -33,6 +33,7 @@ LAYERS = {
     "bcos": (PINK, "P"),
 }
 OTHER = (GREY, "X")
+UNLISTED = "_series "
 
 _RC: dict[Any, Any] = {
     "font.size": 8,
@@ -57,6 +58,11 @@ def layer_of(name: str) -> str | None:
 def look_of(name: str) -> tuple[str, str]:
     """Colour and marker of a model, by its kind of layer."""
     return LAYERS.get(layer_of(name) or "", OTHER)
+
+
+def unlisted(name: str) -> str:
+    """A label that a legend leaves out; a page still names the series by it."""
+    return f"{UNLISTED}{name}"
 
 
 def depths(count: int) -> list[tuple[float, float, float, float]]:

@@ -1,22 +1,27 @@
 """A study as a folder: claims, exhibits, a folder for each part and analysis, and report.html."""
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.training_table import training_summary
 from scs_eval.analyses.study.result import PARTED, StudyResult, claim_summary, file_name
-from scs_eval.report.html.pictures import file_uri
+from scs_eval.report.html.figures import figure_of
+from scs_eval.report.html.parts import Claim, Claims, Code, Note, Part, Section, Table, make_page
 from scs_eval.report.write import write_result
 
 PAGE = "report.html"
+RULE = (
+    "A claim about layers needs at least three pairs of networks that differ in the named factors and in nothing else: "
+    'one architecture, seed and recipe. With fewer it stays undecided, and "observed" says what these networks show. '
+    "Holm's correction is over all claims."
+)
+FEW = "too few pairs of trainings to speak of layers"
 
 
 def write_study(
@@ -49,39 +54,73 @@ def _write_tables(part: Result, folder: Path) -> None:
 
 def study_page(result: StudyResult, *, folder: Path, run: Mapping[str, Any]) -> str:
     """The HTML of a study whose figures have been written to `folder`."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    claims = result.table()
-    return environment.from_string(_read("study.html")).render(
-        result=result,
-        plan=result.parsed,
-        css=Markup(_read("page.css")),
-        counts=result.counts(),
-        claims=claim_summary(claims[claims["main"]]).to_dict("records") if len(claims) else [],
-        parts=claim_summary(claims[~claims["main"]]) if len(claims) and (~claims["main"]).any() else None,
-        forest=_uri(folder / "figure.png"),
-        exhibits=[_exhibit(shown, folder) for shown in result.exhibits],
-        trainings=_trainings(result),
-        run=run,
+    plan, trainings = result.parsed, _trainings(result)
+    sections = [
+        Section(name="claims", title="Claims", parts=_claims(result, folder)),
+        Section(name="exhibits", title="Tables and figures", parts=[_exhibit(one, folder) for one in result.exhibits]),
+        *([Section(name="trainings", title="Trainings", parts=trainings, folded=True)] if trainings else []),
+        Section(name="plan", title="Plan", parts=[*_left_out(result), Code(caption="The plan", text=result.plan)]),
+    ]
+    download = {"claims": result.table().to_dict("records"), "left_out": dict(result.left_out)}
+    return make_page(
+        title=plan.title, over=f"scs-eval study {plan.name}", sections=sections, run=run, download=download
     )
 
 
-def _exhibit(shown: Any, folder: Path) -> dict[str, Any]:
-    return {"shown": shown, "uri": _uri(folder / f"{file_name(shown.name)}.png") if shown.draw is not None else ""}
+def _claims(result: StudyResult, folder: Path) -> list[Part]:
+    """What became of the claims: over all parts in rows with verdicts, their effects as a chart, then part by part."""
+    table = result.table()
+    counts = ", ".join(f"{count} {word}" for word, count in result.counts().items())
+    parts: list[Part] = [Note(text=f"{counts}. {RULE}")]
+    if not len(table):
+        return parts
+    parts.append(Claims(name="claims", claims=[_claim(row) for _, row in table[table["main"]].iterrows()]))
+    if (folder / "figure.png").exists():
+        words = "Effects of the claims with their intervals"
+        parts.append(figure_of(folder / "figure.png", name="effects", words=words))
+    if (~table["main"]).any():
+        own = table[~table["main"]]
+        parts.append(Table(name="claims-by-part", frame=claim_summary(own), data=own, caption="The same for each part"))
+    return parts
 
 
-def _trainings(result: StudyResult) -> list[tuple[str, pd.DataFrame]]:
+def _claim(row: "pd.Series[Any]") -> Claim:
+    line = claim_summary(pd.DataFrame([row])).iloc[0]
+    decided = row["verdict"] in ("supported", "contradicted")
+    effect = f"{line['metric']}: {line['effect']}" if line["effect"] else ""
+    return Claim(
+        text=line["claim"],
+        verdict=row["verdict"],
+        effect=f"{effect}; observed: {line['observed']}" if line["observed"] and not decided else effect,
+        scope=f"{line['where']}; trainings: {line['trainings']}; n = {line['n']}",
+        test=line["test"],
+        command=line["shown by"],
+        caveat="" if decided or not np.isfinite(row["effect"]) else FEW if not row["test"] else "",
+    )
+
+
+def _exhibit(shown: Any, folder: Path) -> Part:
+    """A table or figure of the paper, remade, or why not."""
+    words, name = f"{shown.name}: {shown.words}", file_name(shown.name)
+    path = folder / f"{name}.png"
+    if shown.table is not None:
+        return Table(name=name, frame=shown.table, caption=words)
+    if shown.draw is not None and path.exists():
+        return figure_of(path, name=name, words=words)
+    return Note(text=f"{words} Not remade: {shown.why_not or 'the figure could not be drawn'}")
+
+
+def _trainings(result: StudyResult) -> list[Part]:
     """Every part's networks over their trainings, where there are several."""
-    found = []
+    found: list[Part] = []
     for key, part in result.results.items():
         if isinstance(part, Comparison) and len(table := part.trainings()):
             name, _, analysis = key.partition(PARTED)
-            found.append((f"{name}: {ENTRIES[analysis].title.lower()}", training_summary(table)))
+            caption, file = f"{name}: {ENTRIES[analysis].title.lower()}", f"trainings-{file_name(name)}-{analysis}"
+            found.append(Table(name=file, frame=training_summary(table), data=table, caption=caption))
     return found
 
 
-def _uri(path: Path) -> str:
-    return file_uri(path) if path.exists() else ""
-
-
-def _read(name: str) -> str:
-    return (files("scs_eval.report.html") / name).read_text(encoding="utf-8")
+def _left_out(result: StudyResult) -> list[Part]:
+    lines = [f"{what}: {why}" for what, why in result.left_out.items()]
+    return [Note(text=f"Left out: {'; '.join(lines)}.")] if lines else []

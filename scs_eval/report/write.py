@@ -28,8 +28,8 @@ def write_result(
     """Write a result into the directory `out` and return it.
 
     table.csv (and what else `tables` has; with layer, activation and pooling of zoo networks), table.md (the summary),
-    figure.png and .pdf (and what else `figures` has), arrays.npz and result.json (from which `load_result` makes the
-    result again), run.json (how it was made).
+    figure.png and .pdf, of a chart .svg as well (and what else `figures` has), arrays.npz and result.json (from which
+    `load_result` makes the result again), run.json (how it was made).
     beside: writes further files into the directory that it is given, with what run.json will say.
     failures: takes a line for a figure that cannot be drawn; without it that raises once all else is written.
     A result that is there already is replaced whole, once the new one is complete; anything else is left alone.
@@ -54,8 +54,10 @@ def write_result(
 
 
 def _write_figures(result: Result, directory: Path, failures: list[str]) -> None:
-    """PNG and PDF of every figure; what cannot be drawn is no reason to lose the tables."""
+    """PNG and PDF of every figure, of charts SVG as well; what cannot be drawn is no reason to lose the tables."""
     import matplotlib
+
+    from scs_eval.report.html.figures import is_chart, write_svg
 
     try:
         with matplotlib.rc_context({"pdf.fonttype": 42}):  # TrueType: text in the PDF stays text, as publishers ask
@@ -63,6 +65,8 @@ def _write_figures(result: Result, directory: Path, failures: list[str]) -> None
                 figure.savefig(directory / f"{name}.png", dpi=200)
                 # Without the date, the same result gives the same file.
                 figure.savefig(directory / f"{name}.pdf", metadata={"CreationDate": None})
+                if is_chart(figure):
+                    write_svg(figure, directory / f"{name}.svg")
     except Exception as error:
         why = " ".join(str(error).split())[:200]
         failures.append(f"a figure of {result.name} could not be drawn ({type(error).__name__}: {why})")

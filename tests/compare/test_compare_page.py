@@ -1,6 +1,10 @@
 """The page of a comparison in a real browser: it loads without a complaint, fits, sorts, filters, and runs no label."""
 
+import base64
+import io
+import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -8,6 +12,7 @@ from pathlib import Path
 
 import chromium
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from PIL import Image
@@ -17,7 +22,7 @@ from scs_eval import create_model, load_data
 from scs_eval.analyses.core.result import load_result
 from scs_eval.cli.main import cli
 from scs_eval.models.loading.load import weights_index
-from scs_eval.report.html.gallery import agreement, gallery
+from scs_eval.report.html.gallery import agreement, entries_of, gallery
 
 LABEL = "<script>document.write('owned')</script>"  # without an equals sign, which ends a label
 CLASS = "4 <img src=x onerror=alert(1)>"
@@ -75,7 +80,7 @@ def test_the_page_needs_nothing_else_and_escapes_every_name(folder):
     page = (folder / "report.html").read_text()
     assert "<img src=x" not in page
     assert "&lt;img src=x onerror=alert(1)&gt;" in page
-    assert page.count("<script>") == 1, "the page's own"
+    assert page.count("<script") == 2, "the page's own, and its data"
 
     class Links(HTMLParser):
         found: list[str] = []  # noqa: RUF012
@@ -85,9 +90,15 @@ def test_the_page_needs_nothing_else_and_escapes_every_name(folder):
 
     reader = Links()
     reader.feed(page)
-    assert len(reader.found) > 100
+    assert len(reader.found) > 10
     assert all(link.startswith(("data:image/", "#")) for link in reader.found)
-    assert not re.search(r"url\(|@import", page)
+    assert not re.search(r"url\((?!\"\$)|@import", page), "but for the rule that shows a sheet"
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert data is not None
+    assert "<" not in data[1], "or a name could end the element"
+    run = json.loads(data[1])["run"]
+    assert LABEL in run["models"]
+    assert len(run["metrics"]) == len(load_result(folder).table())
 
 
 def test_the_page_tells_how_it_was_made(folder):
@@ -125,7 +136,7 @@ def test_the_page_loads_without_a_complaint_and_fits(browser, folder, width, dar
     assert browser.run("document.documentElement.scrollWidth") <= width
     browser.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.run("document.scripts.length") == 1
+    assert browser.run("document.scripts.length") == 2
     assert browser.run("document.querySelector('h1 .model > span').innerText") == LABEL
     ground = [int(part) for part in re.findall(r"\d+", browser.run("getComputedStyle(document.body).backgroundColor"))]
     assert (max(ground) < 60) == dark
@@ -145,7 +156,7 @@ def shown(browser: chromium.Browser) -> list[int]:
 def test_the_gallery_sorts_and_filters(browser, folder):
     browser.open(folder / "report.html", width=1280)
     parts = {name: load_result(folder / name) for name in ("saliency", "contributions", "pgd")}
-    entries = gallery(parts)
+    entries = entries_of(parts)
     everything = list(range(24))
     assert shown(browser) == everything
     wrong = [[not prediction.right for prediction in entry.predictions] for entry in entries]
@@ -165,7 +176,7 @@ def test_the_gallery_sorts_and_filters(browser, folder):
         assert shown(browser) == [i for i in everything if wanted(i)], (box, value)
         assert browser.run("document.getElementById('shown').textContent") == f"{len(shown(browser))} of 24 images"
         browser.choose(box, "")
-    alike = [round(entry.agreement, 4) for entry in entries]
+    alike = [entry.agreement for entry in entries]
     orders = {
         "class": lambda i: entries[i].truth,
         "apart": lambda i: alike[i],
@@ -208,6 +219,203 @@ def test_the_browser_would_notice(browser, tmp_path):
 def test_a_model_without_contributions_still_has_a_place(folder):
     both = {name: load_result(folder / name) for name in ("saliency", "contributions")}
     one = replace(both["contributions"], results=both["contributions"].results[1:])
-    entries = gallery({**both, "contributions": one})
-    assert [len(prediction.maps) for prediction in entries[0].predictions] == [1, 2, 2]
-    assert entries[0].agreement == pytest.approx(agreement([each.maps[:1] for each in both["saliency"].results])[0])
+    shown = gallery({**both, "contributions": one})
+    there = {kind: [sheet is not None for sheet in sheets] for kind, sheets in shown.sheets.items()}
+    assert there == {"contributions": [False, True, True], "saliency": [True] * 3, "changes": [False] * 3}
+    assert shown.entries[0].agreement == pytest.approx(
+        agreement([each.maps[:1] for each in both["saliency"].results])[0]
+    )
+
+
+def wait_for(browser: chromium.Browser, condition: str) -> None:
+    """Until a condition of the page holds: pictures are decoded beside the script."""
+    end = time.monotonic() + 20
+    while not browser.run(condition):
+        assert time.monotonic() < end, f"never: {condition}"
+        time.sleep(0.05)
+
+
+def opened(browser: chromium.Browser) -> int | None:
+    """Which image is seen large."""
+    return browser.run(
+        "document.getElementById('large').open ? Number(document.getElementById('large').dataset.index) : null"
+    )
+
+
+@browser_needed
+def test_the_keyboard_opens_an_image_moves_on_and_closes(browser, folder):
+    browser.open(folder / "report.html", width=1280)
+    indices = browser.run("[...document.querySelectorAll('#entries article')].map(each => Number(each.dataset.index))")
+    browser.run("document.querySelector('#entries .open').focus()")
+    outline = browser.run("getComputedStyle(document.activeElement, null).outlineStyle")
+    browser.press("Enter")
+    wait_for(browser, "document.getElementById('large').open")
+    assert opened(browser) == indices[0]
+    browser.press("ArrowRight")
+    wait_for(browser, f"document.getElementById('large').dataset.index == '{indices[1]}'")
+    browser.press("ArrowLeft")
+    browser.press("ArrowLeft")
+    wait_for(browser, f"document.getElementById('large').dataset.index == '{indices[-1]}'")
+    browser.press("Escape")
+    wait_for(browser, "!document.getElementById('large').open")
+    back = browser.run("Number(document.activeElement.closest('article').dataset.index)")
+    assert back == indices[-1], "the focus is on the image that was seen last"
+    assert outline != "none" or browser.run("document.activeElement.matches(':focus-visible')")
+    assert browser.complaints() == []
+
+
+@browser_needed
+def test_large_an_image_has_all_that_is_known_of_it(browser, folder):
+    parts = {name: load_result(folder / name) for name in ("accuracy", "saliency", "contributions", "pgd")}
+    entry, accuracy, robust = entries_of(parts)[0], parts["accuracy"].results[0], parts["pgd"].results[0]
+    browser.open(folder / "report.html", width=390)
+    browser.go(f"#gallery&image={entry.index}")
+    wait_for(browser, "document.getElementById('large').open")
+    words = browser.run("document.getElementById('large').innerText")
+    for prediction in entry.predictions:
+        assert prediction.adds_up in words
+        assert "from pixels" in prediction.adds_up
+        assert prediction.breaks in words
+    assert f"{100 * accuracy.probabilities[0, 0]:.1f} %" in words
+    assert f"{255 * robust.min_eps[0]:.3g}/255" in entry.predictions[0].breaks or robust.min_eps[0] == 0
+    described = browser.run("[...document.querySelectorAll('#large canvas')].every(each => each.ariaLabel)")
+    assert described
+    assert browser.run("document.getElementById('large').scrollWidth <= document.getElementById('large').clientWidth")
+
+
+@browser_needed
+def test_on_one_scale_the_weakest_map_is_the_palest(browser, folder):
+    """Colours at full strength are the model's whose scale is the largest; the others' are paler than on their own."""
+    results = load_result(folder / "contributions").results
+    index = int(results[0].indices[0])
+    browser.open(folder / "report.html", width=1280)
+    browser.go(f"#&image={index}")
+    wait_for(browser, "document.getElementById('large').open")
+    strength = (
+        "[...document.querySelectorAll('#large .large-maps')].map(maps => { const c = maps.querySelector('canvas');"
+        " const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        " let sum = 0; for (let i = 0; i < d.length; i += 4) sum += 765 - d[i] - d[i + 1] - d[i + 2]; return sum; })"
+    )
+    own = browser.run(strength)
+    browser.choose("scale", "shared")
+    scales = [float(np.percentile(np.abs(result.maps[0]), 99)) for result in results]
+    weakest = int(np.argmin(scales))
+    wait_for(browser, f"{strength}[{weakest}] < {own[weakest]}")
+    shared = browser.run(strength)
+    assert shared[int(np.argmax(scales))] == own[int(np.argmax(scales))]
+    assert "scale=shared" in browser.run("location.hash")
+
+
+@browser_needed
+def test_a_link_shows_the_same_view(browser, folder):
+    browser.open(folder / "report.html", width=1280)
+    browser.choose("kind", "saliency")
+    browser.choose("sort", "apart")
+    browser.choose("wrong", "any")
+    browser.run("document.querySelector('table.summary .metric button').click()")
+    order = "[...document.querySelectorAll('table.summary thead th')].map(each => each.innerText)"
+    view, columns, link = shown(browser), browser.run(order), browser.run("location.hash")
+    browser.open(folder / "report.html", width=1280)
+    assert shown(browser) == list(range(24))
+    browser.go(link)
+    assert shown(browser) == view
+    assert browser.run(order) == columns
+    assert browser.run("document.getElementById('kind').value") == "saliency"
+    browser.run("document.querySelector('nav a').click()")  # a link to a section keeps the view
+    assert shown(browser) == view
+    assert browser.run("location.hash").startswith("#summary&")
+    browser.go("#gallery&sort=nonsense&kind=%3Cb%3E&class=nobody&image=77777777")
+    assert shown(browser) == list(range(24))
+    assert browser.complaints() == []
+
+
+@browser_needed
+def test_models_and_rows_sort(browser, folder):
+    result = load_result(folder)
+    browser.open(folder / "report.html", width=1280)
+    browser.run("document.querySelector('table.summary .metric button').click()")  # accuracy: more is better
+    heads = browser.run(
+        "[...document.querySelectorAll('table.summary thead th .model > span')].map(each => each.innerText)"
+    )
+    assert heads == sorted(result.models, key=lambda model: -result.value("accuracy", model))
+    browser.run("document.querySelector('#summary details:nth-of-type(2)').open = true")
+    press = "document.querySelectorAll('table[data-name=tests] th button')[0].click()"
+    cells = "[...document.querySelectorAll('table[data-name=tests] tbody tr')].map(each => each.cells[0].innerText)"
+    browser.run(press)
+    up = browser.run(cells)
+    browser.run(press)
+    assert browser.run(cells) == up[::-1] != up
+    assert browser.run("document.querySelector('table[data-name=tests] th').ariaSort") == "descending"
+
+
+@browser_needed
+def test_tables_figures_and_the_run_are_saved_from_inside(browser, folder, tmp_path):
+    browser.open(folder / "report.html", width=1280)
+    browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    for kind, name in (("csv", "summary"), ("csv", "tests"), ("json", "run"), ("svg", "pgd"), ("png", "pgd")):
+        browser.run(f"document.querySelector('[data-save={kind}][data-name={name}]').click()")
+    end = time.monotonic() + 20
+    wanted = {"summary.csv", "tests.csv", "run.json", "pgd.svg", "pgd.png"}
+    while {path.name for path in tmp_path.iterdir()} != wanted:
+        assert time.monotonic() < end, sorted(path.name for path in tmp_path.iterdir())
+        time.sleep(0.05)
+    time.sleep(0.2)
+    result = load_result(folder)
+    saved = pd.read_csv(tmp_path / "summary.csv")
+    np.testing.assert_allclose(saved["value"], result.table()["value"], rtol=1e-5)  # six digits are written
+    assert list(pd.read_csv(tmp_path / "tests.csv")["metric"]) == list(result.tests()["metric"])
+    assert json.loads((tmp_path / "run.json").read_text())["run"]["versions"]["torch"]
+    assert (tmp_path / "pgd.svg").read_bytes() == (folder / "pgd" / "figure.svg").read_bytes()
+    with Image.open(tmp_path / "pgd.png") as picture:
+        assert picture.width > 1000
+    assert browser.complaints() == []
+
+
+@browser_needed
+def test_a_chart_tells_its_values(browser, folder):
+    """What stands at the first point of the curve is what the result says of ε = 0."""
+    result = load_result(folder / "pgd").results[0]
+    browser.open(folder / "report.html", width=1280)
+    browser.run("document.querySelector('figure[data-name=pgd] .drawing').focus()")
+    said = browser.run("document.querySelector('figure[data-name=pgd] .said').innerText")
+    assert said.startswith(LABEL)
+    low, high = 100 * result.accuracy.low[0], 100 * result.accuracy.high[0]
+    assert f"{100 * result.accuracy.estimate[0]:.4g} [{low:.4g}, {high:.4g}]" in said
+    browser.press("ArrowRight")
+    then = browser.run("document.querySelector('figure[data-name=pgd] .said').innerText")
+    assert f"{100 * result.accuracy.estimate[1]:.4g} [" in then
+
+
+def test_numbers_name_their_scope(folder):
+    page = (folder / "report.html").read_text()
+    assert "24 images" in page
+    assert "no test: too few examples (n = 2)" in page, "of pgd's two images"
+    assert "Each column is one trained network" in page
+
+
+def test_attacked_images_and_maps_come_back_from_their_sheets(folder):
+    """A tile of a lossless sheet is the image, and a map's levels times its scale the map."""
+    parts = {name: load_result(folder / name) for name in ("contributions", "saliency", "pgd")}
+    shown = gallery(parts)
+    result = parts["contributions"].results[0]
+    tile = tile_of(shown.images, 5)
+    np.testing.assert_array_equal(tile, (255 * result.images[5]).round().astype(np.uint8).transpose(1, 2, 0))
+    sheet = shown.sheets["contributions"][0]
+    palette = {tuple(colour): level for level, colour in enumerate(shown.palettes.signed.tolist())}
+    levels = np.array([[palette[tuple(pixel)] for pixel in row] for row in tile_of(sheet, 5).tolist()])
+    top = shown.palettes.levels
+    map_ = (levels - top) / top * sheet.scales[5]
+    # Half a level of rounding; what is beyond the 99th percentile is cut there.
+    clipped = result.maps[5].clip(-sheet.scales[5], sheet.scales[5])
+    np.testing.assert_allclose(map_, clipped, atol=0.501 * sheet.scales[5] / top)
+    changes = parts["pgd"].results[0].changes
+    assert changes.shape == (2, 3, 32, 32)
+    fooled = [i for i, eps in enumerate(parts["pgd"].results[0].min_eps) if np.isfinite(eps)]
+    assert all(np.abs(changes[i]).max() <= parts["pgd"].results[0].min_eps[i] * 1.001 for i in fooled)  # half precision
+
+
+def tile_of(sheet, place: int) -> np.ndarray:
+    pixels = np.array(Image.open(io.BytesIO(base64.b64decode(sheet.uri.partition(",")[2]))))
+    side = pixels.shape[1] // sheet.columns
+    row, column = divmod(place, sheet.columns)
+    return pixels[row * side : (row + 1) * side, column * side : (column + 1) * side]

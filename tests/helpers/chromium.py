@@ -81,6 +81,19 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+    def go(self, fragment: str) -> None:
+        """Open the same page at another #fragment, and wait until it is read."""
+        self.run(f"location.hash = {json.dumps(fragment)}")
+        self.call("Runtime.evaluate", expression="new Promise(done => setTimeout(done, 50))", awaitPromise=True)
+
+    def press(self, key: str) -> None:
+        """A key, as the keyboard sends it."""
+        codes = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39, "Tab": 9}
+        told = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
+        more = {"text": "\r"} if key == "Enter" else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **told, **more)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **told)
+
     def choose(self, name: str, value: str) -> None:
         """Choose an option of the <select> with that id, as a reader would."""
         self.run(

@@ -29,7 +29,8 @@ from scs_eval.report.provenance import fingerprint
 from scs_eval.report.write import FigureError, write_result
 
 FILES = {
-    "arrays.npz", "classes.csv", "figure.pdf", "figure.png", "result.json", "run.json", "table.csv", "table.md",
+    "arrays.npz", "classes.csv", "figure.pdf", "figure.png", "figure.svg", "result.json", "run.json", "table.csv",
+    "table.md",
 }  # fmt: skip
 
 
@@ -139,7 +140,7 @@ def test_a_figure_that_fails_costs_no_table(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(AccuracyResult, "figures", fail_to_draw)
     with pytest.raises(FigureError, match=r"accuracy could not be drawn .*no figure.*everything else is in"):
         write_result(make(hits=1), tmp_path / "out")
-    assert names(tmp_path / "out") == FILES - {"figure.png", "figure.pdf"}
+    assert names(tmp_path / "out") == FILES - {"figure.png", "figure.pdf", "figure.svg"}
     assert pd.read_csv(tmp_path / "out" / "table.csv")["accuracy"].tolist() == [0.25]
     write_result(make(hits=1), tmp_path / "out", failures=(failures := []))
     assert len(failures) == 1

@@ -1,7 +1,7 @@
 """The gallery of a comparison: each image with all models' explanations, and what to sort and filter by."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
@@ -10,8 +10,16 @@ import numpy as np
 from scs_eval.analyses.attribution.similarity import spearman
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.plotting import colour
-from scs_eval.analyses.plotting.map_columns import COLOURS, scaled
-from scs_eval.report.html.pictures import picture_uri
+from scs_eval.report.html.sheets import (
+    Palettes,
+    Sheet,
+    change_sheet,
+    palettes_for,
+    picture_sheet,
+    signed_sheet,
+    size_sheet,
+    tile_side,
+)
 
 # kind of map -> what the reader is told about it
 KINDS = {
@@ -19,18 +27,24 @@ KINDS = {
     "colours": "W(x) of networks that encode [x, 1−x], as colours",
     "saliency": "gradient of the predicted class: the largest of the channels, bright is large",
 }
+Explained = Mapping[str, Mapping[str, Any]]  # kind of analysis → model → result
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What one model says of an image: its class, whether that is right, the smallest ε that fools it (in words), and
-    its maps by kind, as data URIs."""
+    """What one model says of an image.
+
+    likeliest: the first classes with their probabilities, where they were kept. breaks: the smallest ε that fools it,
+    in words, and `attacked` what it says then. adds_up: how its contributions make the logit.
+    """
 
     model: str
     predicted: str
     right: bool
-    breaks: str
-    maps: Mapping[str, str]
+    likeliest: Sequence[tuple[str, float]] = ()
+    breaks: str = ""
+    attacked: str = ""
+    adds_up: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,49 +53,81 @@ class Entry:
 
     index: int
     truth: str
-    image: str
     agreement: float | None
     predictions: Sequence[Prediction]
 
-    @property
-    def wrong(self) -> str:
-        """The places of the models that are wrong, between blanks."""
-        return " ".join(str(position) for position, prediction in enumerate(self.predictions) if not prediction.right)
 
-    @property
-    def same(self) -> bool:
-        """Whether all models say the same."""
-        return len({prediction.predicted for prediction in self.predictions}) == 1
+@dataclass(frozen=True, kw_only=True)
+class Gallery:
+    """What the page's script shows: entries, and of each kind of picture a sheet for each model that has any."""
+
+    entries: Sequence[Entry]
+    images: Sheet
+    kinds: Mapping[str, str]
+    sheets: Mapping[str, Sequence[Sheet | None]]
+    palettes: Palettes
+
+    def data(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "entries": [asdict(entry) for entry in self.entries],
+            "images": asdict(self.images),
+            "kinds": dict(self.kinds),
+            "sheets": {kind: [sheet and asdict(sheet) for sheet in sheets] for kind, sheets in self.sheets.items()},
+            "palettes": {"contributions": self.palettes.signed, "saliency": self.palettes.size},
+            "steps": self.palettes.steps,
+        }
 
 
-def gallery(parts: Mapping[str, Result]) -> list[Entry]:
+def gallery(parts: Mapping[str, Result]) -> Gallery | None:
     """An entry for each image that the models were explained on; the main map is the contributions, else saliency."""
-    explained = {
-        kind: {result.label: result for result in _results(parts, kind)} for kind in ("saliency", "contributions")
-    }
-    main = {**explained["saliency"], **explained["contributions"]}
+    entries = entries_of(parts)
+    if not entries:
+        return None
+    explained, main = _explained(parts)
+    pictures = max((result.images for result in main.values()), key=len)[: len(entries)]
+    attacked = {result.label: result for result in _results(parts, "pgd") if result.changes is not None}
+    maps = len(entries) * (sum(map(len, explained.values())) + len(attacked))
+    side, palettes = tile_side(max(pictures.shape[2:]), maps), palettes_for(maps)
+    drawn = [_sheets(label, explained, len(entries), side, palettes) for label in main]
+    kinds = {kind: words for kind, words in KINDS.items() if any(kind in sheets for sheets in drawn)}
+    sheets: dict[str, list[Sheet | None]] = {kind: [some.get(kind) for some in drawn] for kind in kinds}
+    sheets["changes"] = [
+        change_sheet(attacked[label].changes[: len(entries)], side=side, palettes=palettes)
+        if label in attacked
+        else None
+        for label in main
+    ]
+    return Gallery(
+        entries=entries,
+        images=picture_sheet(pictures, side=side),
+        kinds=kinds,
+        sheets=sheets,
+        palettes=palettes,
+    )
+
+
+def entries_of(parts: Mapping[str, Result]) -> list[Entry]:
+    """The entries without their pictures."""
+    explained, main = _explained(parts)
     if not main:
         return []
     first = next(iter(main.values()))
-    pictures = max((result.images for result in main.values()), key=len)
-    count = min(len(pictures), *(len(result.maps) for kind in explained.values() for result in kind.values()))
+    pictures = max(len(result.images) for result in main.values())
+    count = min(pictures, *(len(result.maps) for kind in explained.values() for result in kind.values()))
     kind = explained["contributions"] if len(explained["contributions"]) == len(main) else explained["saliency"]
     alike = (
         agreement([result.maps[:count] for result in kind.values()])
         if len(kind) == len(main)
         else np.full(count, np.nan)
     )
-    drawn = {label: _pictures(label, explained, count) for label in main}
-    breaks = {result.label: _breaks(result, count) for result in _results(parts, "pgd")}
+    predictions = [_predictions(result, parts, count) for result in main.values()]
     return [
         Entry(
             index=int(first.indices[position]),
             truth=first.classes[first.labels[position]],
-            image=picture_uri(pictures[position].transpose(1, 2, 0)),
             agreement=None if np.isnan(alike[position]) else float(alike[position]),
-            predictions=[
-                _prediction(result, position, drawn[label], breaks.get(label)) for label, result in main.items()
-            ],
+            predictions=[model[position] for model in predictions],
         )
         for position in range(count)
     ]
@@ -105,43 +151,87 @@ def _pooled(maps: np.ndarray, side: int) -> np.ndarray:
     return adaptive_avg_pool2d(from_numpy(maps.astype(float)), (side, side)).numpy()
 
 
+def _explained(parts: Mapping[str, Result]) -> tuple[Explained, Mapping[str, Any]]:
+    """The results that have maps, and for every model its main one."""
+    explained = {
+        kind: {result.label: result for result in _results(parts, kind)} for kind in ("saliency", "contributions")
+    }
+    return explained, {**explained["saliency"], **explained["contributions"]}
+
+
 def _results(parts: Mapping[str, Result], analysis: str) -> Sequence[Any]:
     part = parts.get(analysis)
     return part.results if isinstance(part, Comparison) else ()
 
 
-def _pictures(label: str, explained: Mapping[str, Mapping[str, Any]], count: int) -> dict[str, np.ndarray]:
-    """The maps of a model by kind (count, H, W, 3)."""
-    from matplotlib import colormaps
+def _result_of(parts: Mapping[str, Result], analysis: str, label: str) -> Any:
+    return next((result for result in _results(parts, analysis) if result.label == label), None)
 
+
+def _sheets(label: str, explained: Explained, count: int, side: int, palettes: Palettes) -> dict[str, Sheet]:
+    """The maps of a model by kind."""
     drawn = {}
     if result := explained["contributions"].get(label):
-        drawn["contributions"] = colour.signed(result.maps[:count])
+        drawn["contributions"] = signed_sheet(result.maps[:count], side=side, palettes=palettes)
         if result.coloured:
-            drawn["colours"] = colour.on_white(result.rgba()[:count])
+            colours = colour.on_white(result.rgba()[:count]).transpose(0, 3, 1, 2)
+            drawn["colours"] = picture_sheet(colours, side=side)
     if other := explained["saliency"].get(label):
-        drawn["saliency"] = np.stack([colormaps[COLOURS](scaled(array))[..., :3] for array in other.maps[:count]])
+        drawn["saliency"] = size_sheet(other.maps[:count].astype(float), side=side, palettes=palettes)
     return drawn
 
 
-def _breaks(result: Any, count: int) -> list[str]:
-    """For each image the smallest ε that fools the model, in words; of images that were not attacked nothing."""
-    words = []
-    for eps in result.min_eps[:count]:
+def _predictions(result: Any, parts: Mapping[str, Result], count: int) -> list[Prediction]:
+    """What a model says of each image."""
+    label, names = result.label, result.classes
+    predicted = (result.pair[:, 0] if result.name == "contributions" else result.predictions)[:count]
+    likeliest = _likeliest(_result_of(parts, "accuracy", label), count)
+    breaks, attacked = _breaks(_result_of(parts, "pgd", label), count)
+    adds_up = _adds_up(_result_of(parts, "contributions", label), count)
+    return [
+        Prediction(
+            model=label, predicted=names[int(guess)], right=int(guess) == int(truth), likeliest=some, breaks=eps,
+            attacked=then, adds_up=words,
+        )
+        for guess, truth, some, eps, then, words in zip(
+            predicted, result.labels[:count], likeliest, breaks, attacked, adds_up, strict=True
+        )
+    ]  # fmt: skip
+
+
+def _likeliest(result: Any, count: int) -> list[list[tuple[str, float]]]:
+    """The likeliest classes of each image with their probabilities."""
+    nothing: list[list[tuple[str, float]]] = [[]] * count
+    if result is None or result.probabilities is None:
+        return nothing
+    rows = zip(result.likeliest[:count].tolist(), result.probabilities[:count].tolist(), strict=True)
+    told = [
+        [(result.classes[k], round(p, 4)) for k, p in zip(places, chances, strict=True)] for places, chances in rows
+    ]
+    return told + nothing[: count - len(told)]
+
+
+def _breaks(result: Any, count: int) -> tuple[list[str], list[str]]:
+    """For each image the smallest ε that fools the model, in words, and what it says then; "" where not attacked."""
+    if result is None:
+        return [""] * count, [""] * count
+    breaks, attacked = [], []
+    for eps, then in zip(result.min_eps[:count], result.attacked_predictions[:count], strict=True):
         at = f"{255 * eps:.3g}/255" if result.norm == "linf" else f"{eps:.3g}"
         most = f"{255 * result.eps[-1]:.3g}/255" if result.norm == "linf" else f"{result.eps[-1]:.3g}"
-        words.append("" if eps == 0 else f"fooled at ε {at}" if np.isfinite(eps) else f"holds to ε {most}")
-    return words + [""] * (count - len(words))
+        fooled = bool(np.isfinite(eps) and eps > 0)
+        breaks.append("" if eps == 0 else f"fooled at ε {at}" if fooled else f"holds to ε {most}")
+        attacked.append(result.classes[int(then)] if fooled else "")
+    missing = [""] * (count - len(breaks))
+    return breaks + missing, attacked + missing
 
 
-def _prediction(
-    result: Any, position: int, drawn: Mapping[str, np.ndarray], breaks: Sequence[str] | None
-) -> Prediction:
-    predicted = int(result.pair[position, 0] if result.name == "contributions" else result.predictions[position])
-    return Prediction(
-        model=result.label,
-        predicted=result.classes[predicted],
-        right=predicted == int(result.labels[position]),
-        breaks=breaks[position] if breaks else "",
-        maps={kind: picture_uri(pictures[position]) for kind, pictures in drawn.items()},
-    )
+def _adds_up(result: Any, count: int) -> list[str]:
+    """For each image how contributions make the logit, and what is left over."""
+    if result is None:
+        return [""] * count
+    return [
+        f"logit {row['logit']:.3g} = {row['contributions']:.3g} from pixels + {row['bias']:.3g} bias + "
+        f"{row['residual']:.0e} left over{'' if row['complete'] else ': INCOMPLETE'}"
+        for _, row in result.table()[:count].iterrows()
+    ]

@@ -1,41 +1,32 @@
-"""A comparison as one self-contained page: text, tables, pictures and the script that sorts them, and no network."""
+"""A comparison as one self-contained page: summary, curves, gallery, scorecard, models, every table and figure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from scs_eval.analyses.catalogue import ENTRIES
-from scs_eval.analyses.compare.metrics import HIGHER, LOWER, spell_eps
+from scs_eval.analyses.compare.metrics import HIGHER, LOWER, Metric
 from scs_eval.analyses.compare.result import CompareResult
 from scs_eval.analyses.core.result import Comparison
 from scs_eval.analyses.plotting import style
-from scs_eval.report.html.gallery import KINDS, gallery
-from scs_eval.report.html.pictures import file_uri
+from scs_eval.report.html.figures import figure_of
+from scs_eval.report.html.gallery import gallery
+from scs_eval.report.html.parts import Figure, Section, Table, chart_points, csv_of, render
 
-MANY = 8  # values of a setting that are written out
-CHARTS = {"figure", "scores", "cascade", "top", "sweep", "pixel_curves"}  # lines on white: a dark page may invert them
 # What stands under "Curves" besides the analyses' own: figures of the comparison, and what they tell.
 CURVES = (
     ("pixel_curves", "Do the maps name the pixels that matter? Pixels are taken away (deletion) or shown "
      "(insertion) in the order of each model's map."),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A figure in the page: what it is called, its data URI, whether it is a chart, and a sentence."""
-
-    name: str
-    uri: str
-    chart: bool
-    words: str = ""
+UNITS = {"image": "images", "grid": "grids", "cell": "images in grids"}
+CAVEAT = (
+    "Each column is one trained network. A difference shown here is one between these networks on images like these; "
+    "it says nothing yet of other trainings of the same networks, or of their kinds of layers."
+)
 
 
 def page(
@@ -52,35 +43,51 @@ def page(
     cards: label → facts about the model. run: what run.json says. images: analysis → the indices of its images.
     gates: conditions of --fail-if, and whether each is met.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    entries = gallery(result.parts)
-    return environment.from_string(_read("page.html")).render(
-        result=result,
-        css=Markup(_read("page.css")),
-        script=Markup(_read("page.js")),
-        colours={name: style.look_of(name)[0] for name in result.models},
-        numbers={name: i for i, name in enumerate(result.models, 1)} if len(result.models) > 2 else {},
-        findings=findings(result),
-        rows=_rows(result),
-        curves=_curves(folder),
-        entries=entries,
-        classes=sorted({entry.truth for entry in entries}),
-        kinds={
-            kind: words for kind, words in KINDS.items() if any(kind in a.maps for e in entries for a in e.predictions)
+    shown, curves, sections = gallery(result.parts), _curves(folder), _sections(result, folder)
+    scorecards = _scorecards(result)
+    tests = Table(
+        name="tests", frame=_tests(result), data=result.tests(), caption="Every model (a) and its reference (b)"
+    )
+    colours = {name: style.look_of(name)[0] for name in result.models}
+    numbers = {name: i for i, name in enumerate(result.models, 1)} if len(result.models) > 2 else {}
+    everything = [tests, *curves, *(part for section in sections for part in section.parts)]
+    return render(
+        "compare.html",
+        data={
+            "tables": {
+                "summary": Table(name="summary", frame=result.table()).csv,
+                **({} if scorecards is None else {"scorecard": scorecards["table"].csv}),
+                **csv_of(everything),
+            },
+            "points": chart_points(everything),
+            "gallery": None if shown is None else shown.data(),
+            "models": [{"colour": colours[name], "number": numbers.get(name, "")} for name in result.models],
+            "run": {"run": run, "models": cards, **_numbers(result), "gates": dict(gates), "images": images},
         },
-        scorecards=_scorecards(result),
-        cards=cards,
-        sections=_sections(result, folder),
-        tests=_tests(result),
+        title=f"{', '.join(result.models)} compared",
+        over="scs-eval compare",
+        result=result,
         run=run,
-        settings={what: _setting(value) for what, value in run["settings"].items()},
+        colours=colours,
+        numbers=numbers,
+        findings=findings(result),
+        groups=_groups(result),
+        curves=curves,
+        gallery=shown,
+        classes=sorted({entry.truth for entry in shown.entries}) if shown else [],
+        scorecards=scorecards,
+        cards=cards,
+        sections=sections,
+        tests=tests,
+        tested=int(np.isfinite(result.tests()["p_value"]).sum()) if len(result.tests()) else 0,
+        caveat=CAVEAT,
         images={name: _spans(indices) for name, indices in images.items()},
         gates=gates,
     )
 
 
 def findings(result: CompareResult) -> list[str]:
-    """A sentence for every difference that the tests show."""
+    """A sentence for every difference that the tests show, with what it rests on."""
     tests = result.tests()
     if not len(tests):
         return []
@@ -90,72 +97,108 @@ def findings(result: CompareResult) -> list[str]:
         other = test["b"] if winner == test["a"] else test["a"]
         word = {HIGHER: "is better than", LOWER: "is better than"}.get(metric.better, "has more than")
         numbers = f"{result.value(metric.name, winner):.3f} against {result.value(metric.name, other):.3f}"
-        sentences.append(f"{winner} {word} {other} in {metric.name}: {numbers} ({_p(test['p_holm'])}).")
+        basis = f"{_p(test['p_holm'])}, {test['n']} {_unit(metric)}"
+        sentences.append(f"{winner} {word} {other} in {metric.name}: {numbers} ({basis}).")
     return sentences
 
 
-def _rows(result: CompareResult) -> list[dict[str, Any]]:
-    """The lines of the summary: the metric, a cell for each model, n, and a title where another analysis begins."""
+def _groups(result: CompareResult) -> list[dict[str, Any]]:
+    """The summary, analysis by analysis."""
+    lines = groupby((line for line in result.lines if line.main), key=lambda line: line.analysis)
+    rows = {analysis: list(_rows(result, list(metrics))) for analysis, metrics in lines}
+    return [{"title": ENTRIES[analysis].title, "rows": some} for analysis, some in rows.items()]
+
+
+def _rows(result: CompareResult, metrics: Sequence[Metric]) -> Iterator[dict[str, Any]]:
+    """The metric, a cell for each model, what the numbers rest on, and why there is no test if there is none."""
     table = result.table().set_index(["metric", "model"])
-    rows: list[dict[str, Any]] = []
-    before = ""
-    for metric in (line for line in result.lines if line.main):
+    for metric in metrics:
         here = [table.loc[(metric.name, model)] for model in result.models]
-        cells = [_cell(result, metric.name, model, row) for model, row in zip(result.models, here, strict=True)]
-        title = "" if metric.analysis == before else ENTRIES[metric.analysis].title
-        rows.append({"metric": metric, "cells": cells, "n": max(int(row["n"]) for row in here), "title": title})
-        before = metric.analysis
-    return rows
+        counts = {int(row["n"]) for row in here} - {0}
+        scope = f"{max(counts, default=0)} {_unit(metric)}" if len(counts) < 2 else ""
+        cells = [
+            _cell(result, metric, model, row, scoped=len(counts) > 1)
+            for model, row in zip(result.models, here, strict=True)
+        ]
+        yield {"metric": metric, "cells": cells, "scope": scope, "untested": _untested(result, metric.name)}
 
 
-def _cell(result: CompareResult, metric: str, model: str, row: "pd.Series[Any]") -> dict[str, Any]:
+def _unit(metric: Metric) -> str:
+    """What a metric's examples are."""
+    entry, name = ENTRIES[metric.analysis], metric.name.partition("@")[0]
+    own = next((headline.unit for headline in entry.metrics if headline.name == name), None)
+    return UNITS[own or entry.unit]
+
+
+def _untested(result: CompareResult, metric: str) -> str:
+    """Why nothing is said about a difference in this metric; empty where something is."""
+    if len(result.models) < 2:
+        return "there is one model"
+    tests = result.tests()
+    if not len(tests):
+        return "no model's reference is among the models"
+    here = tests[tests["metric"] == metric]
+    reasons = here.loc[here["p_value"].isna(), "test"]
+    return ", ".join(dict.fromkeys(reasons)) if len(reasons) == len(here) else ""
+
+
+def _cell(result: CompareResult, metric: Metric, model: str, row: "pd.Series[Any]", *, scoped: bool) -> dict[str, Any]:
     there, interval = np.isfinite(row["value"]), np.isfinite(row["low"])
-    beaten = result.beaten(metric, model)
+    beaten = result.beaten(metric.name, model)
     return {
         "value": f"{row['value']:.3f}" if there else "–",
+        "number": f"{row['value']:.6g}" if there else "",
         "interval": f"{row['low']:.3f} – {row['high']:.3f}" if there and interval else "",
-        "marked": result.marked(metric, model),
+        "scope": f"{int(row['n'])} {_unit(metric)}" if scoped else "",
+        "marked": result.marked(metric.name, model),
         "beaten": ", ".join(beaten),
         "numbers": ", ".join(str(result.models.index(other) + 1) for other in beaten),
     }
 
 
 def _tests(result: CompareResult) -> pd.DataFrame:
-    """The tests for a reader."""
+    """The tests for a reader; a row without one says why."""
     tests = result.tests()
     if not len(tests):
         return tests
     shown = tests[["metric", "a", "b", "n", "test"]].copy()
     shown["difference a − b"] = [
-        f"{d:+.3f} [{low:+.3f}, {high:+.3f}]" for d, low, high in tests[["difference", "low", "high"]].to_numpy()
+        f"{d:+.3f} [{low:+.3f}, {high:+.3f}]" if np.isfinite(d) else "–"
+        for d, low, high in tests[["difference", "low", "high"]].to_numpy()
     ]
-    shown["p (Holm)"] = tests["p_holm"].map(_p)
+    shown["p (Holm)"] = [_p(p) if np.isfinite(p) else "–" for p in tests["p_holm"]]
     shown["shown"] = [winner or "–" for winner in tests["winner"]]
     return shown
 
 
-def _curves(folder: Path) -> list[Drawn]:
-    analyses = [("figure", folder / name / "figure.png", entry.curve) for name, entry in ENTRIES.items() if entry.curve]
-    own = [(name, folder / f"{name}.png", words) for name, words in CURVES]
-    return [Drawn(name, file_uri(path), True, words) for name, path, words in (*analyses, *own) if path.exists()]
+def _curves(folder: Path) -> list[Figure]:
+    """The analyses' figures that the catalogue calls curves, and the comparison's own."""
+    paths = [(name, folder / name / "figure.png", entry.curve) for name, entry in ENTRIES.items() if entry.curve]
+    paths += [(name, folder / f"{name}.png", words) for name, words in CURVES]
+    return [figure_of(path, name=name, words=words) for name, path, words in paths if path.exists()]
 
 
-def _sections(result: CompareResult, folder: Path) -> list[dict[str, Any]]:
-    """Each analysis with its summary and its figures."""
-    return [
-        {
-            "title": ENTRIES[name].title,
-            "summary": None if ENTRIES[name].row_per_image else part.summary(),
-            "figures": [_drawn(name, path) for path in sorted((folder / name).glob("*.png"))],
-        }
-        for name, part in result.parts.items()
+def _sections(result: CompareResult, folder: Path) -> list[Section]:
+    """Each analysis with its tables and its figures; the figure that stands among the curves is not repeated."""
+    return [_section(name, part, folder / name) for name, part in result.parts.items()]
+
+
+def _section(name: str, part: Any, folder: Path) -> Section:
+    entry = ENTRIES[name]
+    summary = None if entry.row_per_image else part.summary()
+    table = Table(name=f"{name}-table", frame=summary, data=part.table(), caption=entry.question)
+    figures = [
+        figure_of(path, name=f"{name}-{path.stem}", words="" if path.stem == "figure" else path.stem.replace("_", " "))
+        for path in sorted(folder.glob("*.png"))
+        if not (entry.curve and path.stem == "figure")
     ]
+    return Section(name=f"details-{name}", title=entry.title, parts=[table, *figures])
 
 
-def _drawn(analysis: str, path: Path) -> Drawn:
-    return Drawn(
-        path.stem, file_uri(path), path.stem in CHARTS and not (path.stem == "figure" and ENTRIES[analysis].pictures)
-    )
+def _numbers(result: CompareResult) -> dict[str, Any]:
+    """All numbers and tests, for machines."""
+    tables = {"metrics": result.table(), "tests": result.tests()}
+    return {**{name: frame.to_dict("records") for name, frame in tables.items()}, "left_out": dict(result.left_out)}
 
 
 def _scorecards(result: CompareResult) -> dict[str, Any] | None:
@@ -169,7 +212,8 @@ def _scorecards(result: CompareResult) -> dict[str, Any] | None:
     checks = [{"name": lines[0].name, "cells": lines} for lines in zip(*(card.lines for card in cards), strict=True)]
     ends = {"the curve there": "reported_accuracy", "worst of all attacks": "robust_accuracy"}
     shares = {words: [_percent(getattr(card, name)) for card in cards] for words, name in ends.items()}
-    return {"cards": cards, "checks": checks, "shares": shares}
+    table = Table(name="scorecard", frame=pd.concat([card.table() for card in cards], ignore_index=True))
+    return {"cards": cards, "checks": checks, "shares": shares, "table": table}
 
 
 def _percent(interval: Any) -> str:
@@ -181,18 +225,6 @@ def _p(value: float) -> str:
     return "p < 0.001" if value < 0.001 else f"p = {value:.2g}"
 
 
-def _setting(value: Any) -> str:
-    """A setting in words: of many distances the first two and the last."""
-    if not isinstance(value, tuple | list):
-        return str(value)
-    words = [spell_eps(item) if isinstance(item, float) else str(item) for item in value]
-    return ", ".join(words) if len(words) <= MANY else f"{words[0]}, {words[1]} … {words[-1]} ({len(words)} values)"
-
-
 def _spans(indices: Sequence[int]) -> str:
     """Whole numbers between commas, in rising order."""
     return ", ".join(map(str, sorted(int(index) for index in indices)))
-
-
-def _read(name: str) -> str:
-    return (files("scs_eval.report.html") / name).read_text(encoding="utf-8")
