@@ -251,6 +251,11 @@ for _entry in (
         function="study", kinds=f"{ROOMS}.study.result",
     ),
     Analysis(
+        "search", "Search", "Which exponent p, and which learning rate, train best?",
+        command="Search for p (and the learning rate) of a sharpened network by short trainings.",
+        kinds=f"{ROOMS}.search.result",
+    ),
+    Analysis(
         "dynamics", "Training dynamics", "How did training go?",
         command="Draw the records of training runs.", function="dynamics",
     ),

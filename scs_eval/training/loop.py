@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from scs_eval.training.records import RunRecords
 from scs_eval.training.run_directory import write_json
 from scs_eval.training.trainer import Trainer
 
+AfterEpoch = Callable[[int, Evaluation], None]  # told the epoch and its evaluation; what it raises ends the run
 GPU_CHECK_EVERY = 20  # batches between two looks at the loss: each makes a GPU wait for its queue
 
 
@@ -32,8 +33,10 @@ class Outcome:
 class TrainingLoop:
     """A trainer and the directory that its work goes to; only the main process writes."""
 
-    def __init__(self, job: Job, trainer: Trainer, *, about: Mapping[str, Any]) -> None:
-        self.job, self.trainer, self.about = job, trainer, about
+    def __init__(
+        self, job: Job, trainer: Trainer, *, about: Mapping[str, Any], after_epoch: AfterEpoch | None = None
+    ) -> None:
+        self.job, self.trainer, self.about, self.after_epoch = job, trainer, about, after_epoch
         self.world, self.source = trainer.world, trainer.source
         self.records = RunRecords(job.out, trainer, norms_per_batch=job.norms_per_batch)
         self.saved = "none"
@@ -126,8 +129,11 @@ class TrainingLoop:
             f"{self.job.label} epoch {trainer.epoch}/{self.job.recipe.epochs}  train {loss:.4f} {accuracy:.2%}  "
             f"test {test.loss:.4f} {test.accuracy:.2%}  {trainer.metrics.seconds:.1f} s + {seconds:.1f} s"
         )
+        done = trainer.epoch
         trainer.start_next_epoch()
         self._save()
+        if self.after_epoch is not None:
+            self.after_epoch(done, test)
         return test
 
     def _begin(self) -> None:

@@ -15,7 +15,7 @@ from scs_eval.errors import InputError
 from scs_eval.training.checkpoint import load_checkpoint
 from scs_eval.training.init_from import initialise_from
 from scs_eval.training.job import Job
-from scs_eval.training.loop import Outcome, TrainingLoop
+from scs_eval.training.loop import AfterEpoch, Outcome, TrainingLoop
 from scs_eval.training.network import build_network
 from scs_eval.training.processes import World, join_world
 from scs_eval.training.records import find_layers
@@ -24,8 +24,11 @@ from scs_eval.training.sources import open_data
 from scs_eval.training.trainer import Trainer
 
 
-def train(job: Job, *, resume: bool = False, overwrite: bool = False) -> Outcome:
-    """Train the job's model into its directory; with `resume`, go on where an earlier run of the same job stopped."""
+def train(job: Job, *, resume: bool = False, overwrite: bool = False, after_epoch: AfterEpoch | None = None) -> Outcome:
+    """Train the job's model into its directory; with `resume`, go on where an earlier run of the same job stopped.
+
+    after_epoch: called with every epoch's number and evaluation; what it raises ends the run, which can be resumed.
+    """
     with join_world(job.device) as world:
         _refuse_impossible(job, world)
         directory = RunDirectory(job.out)
@@ -46,7 +49,7 @@ def train(job: Job, *, resume: bool = False, overwrite: bool = False) -> Outcome
             if overwrite and world.is_main:  # not before all that can be refused has been checked
                 directory.clear()
             about = _describe(job, world, command=recorded.get("command"))
-            return TrainingLoop(job, trainer, about=about).complete(state)
+            return TrainingLoop(job, trainer, about=about, after_epoch=after_epoch).complete(state)
 
 
 def _make_trainer(job: Job, world: World, *, fresh: bool) -> Trainer:

@@ -11,6 +11,7 @@ from scs_eval.cli.commands import _collect as collect
 from scs_eval.cli.output import say
 from scs_eval.cli.params import SEED, one_model, training_options
 from scs_eval.errors import InputError, shortened
+from scs_eval.ranges import parse_range
 from scs_eval.training.job import Job, plan_job
 from scs_eval.training.run_directory import RunDirectory, read_run
 
@@ -53,11 +54,16 @@ def command() -> None:
     help="Submit one job a model by submitit, all at once.",
 )
 @click.option("--cluster-option", multiple=True, metavar="KEY=VALUE", help="For submitit, such as slurm_partition=gpu.")
+@click.option(
+    "--values", callback=lambda ctx, param, text: None if text is None else parse_range(text), metavar="LIST",
+    help="Numbers for a =* in the pattern, such as 0.5,1,2 or 0.5:4:8 for 'rohrer25k_scs_p=*'.",
+)  # fmt: skip
 @click.option("--seeds", type=SEEDS, metavar="LO:HI", help="Train each with seeds LO … HI-1, or a list such as 0,3.")
 @training_options
 def train_command(
     model: str,
     out: Path,
+    values: list[float] | None,
     seeds: tuple[int, ...] | None,
     cluster: str | None,
     cluster_option: tuple[str, ...],
@@ -71,13 +77,26 @@ def train_command(
 
     Finished models are skipped and interrupted ones continued, so the same command can be given again.
     """
-    jobs = _plan(model, out, seeds, recipe_name=recipe_name, settings=settings, overrides=overrides)
+    jobs = _plan(
+        _with_values(model, values), out, seeds, recipe_name=recipe_name, settings=settings, overrides=overrides
+    )
     if cluster:
         _submit(jobs, cluster, out / "submitit", _parameters(cluster_option))
     elif cluster_option:
         raise InputError("--cluster-option needs --cluster slurm or local")
     else:
         _train_here(jobs)
+
+
+def _with_values(pattern: str, values: list[float] | None) -> str:
+    """The pattern with every =* in it replaced by the numbers in turn."""
+    parts = [part.strip() for part in pattern.split(",")]
+    if values is not None and not any("=*" in part for part in parts):
+        raise InputError(f"--values is for a =* in the pattern, such as 'rohrer25k_scs_p=*', got {pattern!r}")
+    chosen = [
+        [part.replace("=*", f"={value:g}") for value in values] if "=*" in part and values else [part] for part in parts
+    ]
+    return ",".join(name for names in chosen for name in names)
 
 
 def _plan(pattern: str, out: Path, seeds: tuple[int, ...] | None, **asked: Any) -> list[Job]:
@@ -114,6 +133,8 @@ def _names(pattern: str) -> list[str]:
 
     parts = [part.strip() for part in pattern.split(",")]
     names = [list_models(part) if set(part) & set("*?[") else [canonical_name(part)] for part in parts]
+    if not any(names) and "=*" in pattern:
+        raise InputError(f"which numbers for {pattern!r}? give --values such as 0.5,1,2")
     if not any(names):
         raise InputError(f"no model matches {pattern!r}; `scs-eval models` lists them")
     return list(dict.fromkeys(name for some in names for name in some))
