@@ -26,6 +26,7 @@ BEFORE = {
     "data": "Show which images are there and where they are looked for.",
 }
 AFTER = {
+    "explore": "Open a page on which maps and attacks follow what you pick.",
     "train": "Train one model; its records, checkpoints and weights go to a directory.",
     "zoo": "Train many models, one after another or on a cluster.",
     "convert": "Swap the layers of any network for SCS, B-cos or other layers.",

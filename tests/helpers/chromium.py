@@ -63,15 +63,15 @@ class Browser:
         assert "error" not in answer, f"{method}: {answer['error']}"
         return answer["result"]
 
-    def open(self, page: Path, *, width: int, height: int = 900, dark: bool = False) -> None:
-        """Open a file and wait until it is loaded."""
+    def open(self, page: Path | str, *, width: int, height: int = 900, dark: bool = False) -> None:
+        """Open a file, or an address, and wait until it is loaded."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         self.events = []
-        self.call("Page.navigate", url=page.resolve().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._receive())
 

@@ -25,12 +25,19 @@ def explorer():
 
 def pictures(explorer):
     """Title to pixels, read back from what the browser would get."""
-    found = re.findall(r'alt="([^"]+)" src="data:image/png;base64,([^"]+)"', explorer.view.value)
+    found = re.findall(r'alt="([^"]+)" src="data:image/png;base64,([^"]+)"', explorer.content)
     return {title: np.array(Image.open(io.BytesIO(base64.b64decode(text)))) for title, text in found}
 
 
 def set_all(explorer, **values):
-    for name, value in {"image": 0, "model": "scs", "method": "grad", "class_": "predicted", **values}.items():
+    for name, value in {
+        "image": 0,
+        "model": "scs",
+        "method": "grad",
+        "class_": "predicted",
+        "eps": 0.0,
+        **values,
+    }.items():
         getattr(explorer, name).value = value
 
 
@@ -42,18 +49,18 @@ def test_every_choice_counts(explorer, name, place):
     np.testing.assert_array_equal(pictures(explorer)["image"], (255 * image.permute(1, 2, 0)).round().byte().numpy())
     with torch.no_grad():
         logits = explorer.models[name].eval()(image[None])[0]
-    assert f"Explained: ship, logit {logits[DATA.classes.index('ship')]:.2f}" in explorer.view.value
-    assert f"{name} says {DATA.classes[logits.argmax()]} " in explorer.view.value
-    assert f"(label: {DATA.classes[DATA.labels[place]]})" in explorer.view.value
+    assert f"Explained: ship, logit {logits[DATA.classes.index('ship')]:.2f}" in explorer.content
+    assert f"{name} says {DATA.classes[logits.argmax()]} " in explorer.content
+    assert f"(label: {DATA.classes[DATA.labels[place]]})" in explorer.content
 
 
 def test_predicted_and_true_class(explorer):
     wrong = scs_eval.accuracy(explorer.models["scs"], DATA.images, DATA.labels, classes=DATA.classes)
     place = int(np.flatnonzero(~wrong.correct)[0])
     set_all(explorer, image=place)
-    assert f"Explained: {DATA.classes[wrong.predictions[place]]}" in explorer.view.value
+    assert f"Explained: {DATA.classes[wrong.predictions[place]]}" in explorer.content
     set_all(explorer, image=place, class_="true class")
-    assert f"Explained: {DATA.classes[DATA.labels[place]]}" in explorer.view.value
+    assert f"Explained: {DATA.classes[DATA.labels[place]]}" in explorer.content
 
 
 def test_the_map_is_the_methods(explorer):
@@ -77,31 +84,47 @@ def test_the_map_is_the_methods(explorer):
 def test_colours_where_there_are_six_channels(explorer):
     set_all(explorer, method="wx", model="bcos")
     assert "W(x) as colours" in pictures(explorer)
-    assert "from pixels" in explorer.view.value
+    assert "from pixels" in explorer.content
     set_all(explorer, method="wx")
     assert "W(x) as colours" not in pictures(explorer)
 
 
 def test_a_method_that_does_not_suit_says_so_and_the_next_works(explorer):
     set_all(explorer, method="deeplift")
-    assert "deeplift has no rule for SCS2d" in explorer.view.value
+    assert "deeplift has no rule for SCS2d" in explorer.content
     assert not pictures(explorer)
     set_all(explorer)
     assert len(pictures(explorer)) == 3
 
 
-def test_jupyter_gets_the_widget(explorer):
-    bundle = explorer._repr_mimebundle_()
-    content = bundle[0] if isinstance(bundle, tuple) else bundle
-    assert content["application/vnd.jupyter.widget-view+json"]["model_id"] == explorer.box.model_id
+def test_the_attack_follows_the_choice(explorer):
+    set_all(explorer, eps=8 / 255)
+    assert "attacked image" in pictures(explorer)
+    assert "At ε = 8/255 it says" in explorer.content
+    set_all(explorer)
+    assert "attacked image" not in pictures(explorer)
+
+
+def test_in_a_notebook_the_picture_is_an_output_that_stays(tmp_path):
+    """Run as a notebook is: the picture is HTML in the file, and follows a later choice, without any widget."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    lines = ["import scs_eval", "data = scs_eval.load_data('sample', n=2)"]
+    lines += ["explorer = scs_eval.explore(['rohrer25k_conv'], data, methods=['grad'])", "explorer"]
+    cells = [nbformat.v4.new_code_cell("\n".join(lines)), nbformat.v4.new_code_cell("explorer.class_.value = 'ship'")]
+    notebook = NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=300).execute(cwd=str(tmp_path))
+    texts = ["".join(output.get("data", {}).get("text/html", "")) for output in notebook.cells[0].outputs]
+    (picture,) = [text for text in texts if "data:image/png" in text]
+    assert "Explained: ship" in picture
 
 
 def test_names_are_escaped():
     data = replace(DATA, classes=("<script>", *DATA.classes[1:]))
     explorer = scs_eval.explore({"<b>": scs_eval.load_model("rohrer100k_conv")}, data, methods=["grad"])
     explorer.class_.value = "<script>"
-    assert "Explained: &lt;script&gt;" in explorer.view.value
-    assert "<b>" not in explorer.view.value
+    assert "Explained: &lt;script&gt;" in explorer.content
+    assert "<b>" not in explorer.content
 
 
 def test_sources_are_loaded_and_wrong_requests_refused():

@@ -1,0 +1,143 @@
+"""What one model says of one image: pictures and sentences, for whatever shows them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from scs_eval.analyses.attacks.attack import attack
+from scs_eval.analyses.attacks.config import Attack
+from scs_eval.analyses.attribution.attribute import attribute
+from scs_eval.analyses.attribution.completeness import percent
+from scs_eval.analyses.attribution.methods import METHODS, find_method
+from scs_eval.analyses.contributions import ContributionsResult, contributions
+from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.analyses.core.validation import logits_of
+from scs_eval.analyses.plotting import colour
+from scs_eval.analyses.plotting.map_columns import COLOURS, scaled
+from scs_eval.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from scs_eval.data import ImageData
+
+CHEAP = tuple(name for name, method in METHODS.items() if method.cheap and "attention" not in method.needs)
+PREDICTED, TRUE = "predicted", "true class"
+EPS = (0.0, 1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255)  # what is offered
+SIZE, SIGN = "size: largest |value| of the channels", "sign: for (orange) and against (blue)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Titles → pictures (H, W, 3) in [0, 1], in the order they are shown, and sentences."""
+
+    pictures: Mapping[str, np.ndarray] = field(default_factory=dict)
+    sentences: Sequence[str] = ()
+
+
+def check_choices(models: Sequence[object] | Mapping[str, object], data: "ImageData", methods: Sequence[str]) -> None:
+    """Raise unless there is something to choose of everything."""
+    for name in methods:
+        find_method(name)
+    if not (len(models) and len(data) and len(methods)):
+        raise InputError(f"expected models, images and methods, got {len(models)}, {len(data)}, {len(methods)}")
+
+
+def captions(data: "ImageData") -> list[str]:
+    """What each image is called."""
+    pairs = zip(data.labels.tolist(), data.indices.tolist(), strict=True)
+    return [f"{class_name(label, data.classes)}, {index}" for label, index in pairs]
+
+
+def class_name(label: int, classes: Sequence[str]) -> str:
+    """The class of an image; of one without a label, that."""
+    return classes[label] if label >= 0 else "no label"
+
+
+def look(
+    name: str, model: "nn.Module", data: "ImageData", position: int, *, method: str, class_: str, eps: float = 0.0
+) -> View:
+    """The maps of a class by a method, and with ε above 0 the attacked image and its map.
+
+    class_: `PREDICTED`, `TRUE` or the name of a class. The attack (L∞ PGD, 10 steps) moves away from the label, or from
+    the prediction where there is no label.
+    """
+    image, label = data.images[position : position + 1], int(data.labels[position])
+    logits = _logits(model, image, data.classes)
+    target = _target(class_, logits, label, data.classes)
+    pictures, sum_ = _maps(model, image, target, method, data.classes)
+    sentences = [
+        _answer(f"{name} says", logits, label, data.classes),
+        f"Explained: {data.classes[target]}, logit {logits[target]:.2f}{sum_}.",
+    ]
+    if eps > 0:
+        truth = label if label >= 0 else int(logits.argmax())
+        more, sentence = _attacked(model, image, truth, eps, target, method, data.classes)
+        pictures |= more
+        sentences.append(sentence)
+    return View(pictures=pictures, sentences=sentences)
+
+
+def _logits(model: "nn.Module", image: "Tensor", classes: Sequence[str]) -> "Tensor":
+    with evaluating(model), torch.no_grad():
+        return logits_of(model, image.to(device_of(model)), classes=len(classes))[0].cpu()
+
+
+def _target(asked: str, logits: "Tensor", label: int, classes: Sequence[str]) -> int:
+    own = {PREDICTED: int(logits.argmax()), **({TRUE: label} if label >= 0 else {})}
+    if asked not in own and asked not in classes:
+        raise InputError(f"expected {' or '.join(own)} or a class of these images, got {asked!r}")
+    return own[asked] if asked in own else list(classes).index(asked)
+
+
+def _maps(
+    model: "nn.Module", image: "Tensor", target: int, method: str, classes: Sequence[str]
+) -> tuple[dict[str, np.ndarray], str]:
+    """The image and its maps, and how they make the logit where they do."""
+    maps = attribute(model, image, torch.tensor([target]), method=method)
+    if find_method(method).adds_up_to != "logit":
+        return _pictures(image, maps, None), ""
+    decomposed = contributions(model, image, torch.tensor([target]), classes=classes)
+    row = decomposed.table().iloc[0]
+    parts = f" = {row['contributions']:.2f} from pixels + {row['bias']:.2f} bias + {row['residual']:.0e} residual"
+    return _pictures(image, maps, decomposed), parts
+
+
+def _attacked(
+    model: "nn.Module", image: "Tensor", label: int, eps: float, target: int, method: str, classes: Sequence[str]
+) -> tuple[dict[str, np.ndarray], str]:
+    """The attacked image with its map of the same class, and what the model says of it."""
+    found = attack(model, image, torch.tensor([label]), eps, settings=Attack())
+    logits = _logits(model, found.images, classes)
+    pictures, _ = _maps(model, found.images, target, method, classes)
+    change = (found.images - image)[0].permute(1, 2, 0).cpu().numpy()
+    shown = {
+        "attacked image": pictures["image"],
+        f"the change, from −{255 * eps:.3g}/255 to {255 * eps:.3g}/255": 0.5 + 0.5 * change / eps,
+        "attacked, sign": pictures[SIGN],
+    }
+    outcome = "fooled" if bool(found.is_adversarial[0]) else "not fooled by PGD (another attack may)"
+    return shown, f"{_answer(f'At ε = {255 * eps:.3g}/255 it says', logits, label, classes)} It is {outcome}."
+
+
+def _answer(who: str, logits: "Tensor", label: int, classes: Sequence[str]) -> str:
+    """What the model says, with the three likeliest classes, and what is true."""
+    chances, places = logits.softmax(0).topk(min(3, len(classes)))
+    likeliest = ", ".join(f"{classes[k]} {percent(p)}" for p, k in zip(chances.tolist(), places.tolist(), strict=True))
+    return f"{who} {likeliest} (label: {class_name(label, classes)})."
+
+
+def _pictures(image: "Tensor", maps: "Tensor", decomposed: ContributionsResult | None) -> dict[str, np.ndarray]:
+    """The image, W(x) as colours where there are any, size and sign of the map."""
+    from matplotlib import colormaps
+
+    channels = maps.detach().cpu().double().numpy()[0]
+    pictures = {"image": image[0].permute(1, 2, 0).cpu().numpy()}
+    if decomposed is not None and decomposed.coloured:
+        pictures["W(x) as colours"] = colour.on_white(decomposed.rgba())[0]
+    pictures[SIZE] = colormaps[COLOURS](scaled(np.abs(channels).max(0)))[..., :3]
+    pictures[SIGN] = colour.signed(channels.sum(0)[None])[0]
+    return pictures
