@@ -5,6 +5,7 @@ the peer is below ours by more than 5 %. In L2 foolbox 3.3 does not project (its
 it, or it would hardly find anything.
 """
 
+import time
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -15,9 +16,9 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.ball import distance
 from scs_eval.analyses.attacks.config import Attack
-from scs_eval.analyses.attacks.sweep import Sweep, sweep
+from scs_eval.analyses.attacks.sweep import sweep
 from scs_eval.analyses.core.model_state import evaluating
-from scs_eval.benchmarks.contest import Growth, Say, Settings, Target, contest
+from scs_eval.benchmarks.contest import Growth, Say, Settings, Target
 from scs_eval.data import load_data
 from scs_eval.models.loading.load import load_model
 
@@ -45,20 +46,22 @@ def growths(settings: Settings, say: Say) -> Iterator[Growth]:
 
 
 def _against(name: str, model: nn.Module, images: Tensor, labels: Tensor, norm: str, say: Say) -> Iterator[Target]:
-    outcomes: dict[bool, Sweep] = {}
+    def run(polished: bool) -> tuple[np.ndarray, float]:
+        start = time.process_time()  # what else the machine does hardly counts, and one round is enough
+        found = sweep(model, images, labels, GRIDS[norm].tolist(), attacks=[Attack(norm=norm)], polished=polished)
+        return found.min_eps, time.process_time() - start
 
-    def run(polished: bool) -> None:
-        outcomes[polished] = sweep(
-            model, images, labels, GRIDS[norm].tolist(), attacks=[Attack(norm=norm)], polished=polished
-        )
-
-    seconds = contest({"ours": lambda: run(True), "theirs": lambda: run(False)}, rounds=1, warmup=0)
+    sweep(model, images[:32], labels[:32], GRIDS[norm].tolist(), attacks=[Attack(norm=norm)])  # warms up
+    (ours, seconds), (plain, plain_seconds) = run(True), run(False)
     what = f"{name}, {norm}, {len(images)} images"
     yield Target(
-        suite=SUITE, what=f"{what}: time", against="the sweep without the polish", goal=COST, faster=False,
-        ours=seconds["ours"], theirs=seconds["theirs"],
+        suite=SUITE, what=f"{what}: CPU time", against="the sweep without the polish", goal=COST, faster=False,
+        ours=(seconds,), theirs=(plain_seconds,),
     )  # fmt: skip
-    ours = outcomes[True].min_eps
+    yield Target(
+        suite=SUITE, what=f"{what}: larger than without", against="the sweep without the polish", goal=GOAL,
+        faster=False, ours=(100 * float((ours > plain).mean()),), theirs=(1.0,), unit="% of images",
+    )  # fmt: skip
     for peer, below in (("foolbox FMN, 300 steps", _fmn), ("torchattacks APGD, 100 steps", _apgd)):
         try:
             share = 100 * float(below(model, images, labels, norm, ours).mean())

@@ -11,10 +11,11 @@ from scs_eval.analyses.attacks.ball import Ball
 from scs_eval.analyses.attacks.config import Attack
 from scs_eval.analyses.attacks.external import run_external_attack
 from scs_eval.analyses.attacks.fab import run_fab
-from scs_eval.analyses.attacks.losses import likely_wrong, loss_named
+from scs_eval.analyses.attacks.losses import loss_named
 from scs_eval.analyses.attacks.objective import Backward, Objective
 from scs_eval.analyses.attacks.pgd import Best, Pgd, StepCallback, run_gradient_attack
 from scs_eval.analyses.attacks.square import run_square_attack
+from scs_eval.analyses.attacks.targets import target_order
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels, count_logits
 from scs_eval.errors import InputError
@@ -81,14 +82,16 @@ def _restarts(
 ) -> Best:
     """The best of all restarts; with stop_early only images that are still right are restarted."""
     best = Best(ball.centre)
-    clean = objective.logits(ball.centre) if settings.targeted else None
+    targets = None
+    if settings.targeted:
+        targets = target_order(objective, ball.centre, norm=settings.norm, malt=settings.malt)
     rows = torch.arange(len(ball.centre), device=ball.centre.device)
     for restart in range(settings.restarts):
         if stop_early:
             rows = rows[~best.is_adversarial[rows]]
         if len(rows) == 0:
             break
-        aim = objective if clean is None else objective.towards(likely_wrong(clean, objective.labels, restart))
+        aim = objective if targets is None else objective.towards(targets[:, restart % targets.shape[1]])
         begin = None if start is None or restart > 0 else start.to(ball.centre)[rows]
         seeds, renumbered = _with(numbers, rows, restart), _renumbered(callback, rows)
         run = _once(aim.of(rows), ball.of(rows), seeds, settings, begin, stop_early, renumbered)

@@ -8,6 +8,7 @@ from scs_eval.errors import InputError
 
 LOSSES = ("ce", "margin", "dlr")
 AUTOATTACK, TARGETS = "autoattack", 9
+MALT, MALT_EXAMPLES = "malt", "try apgd-dlr-targeted-malt or autoattack-malt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,7 @@ class Attack:
     restarts: starts per image; the worst of them counts.
     random_start: from a random point of the ball, else from the image; without it a second start would be the first.
     targeted: towards one wrong class, the most likely first; restart r heads for the r-th.
+    malt: the class first that a linear model would reach first (`targets.py`); only if targeted.
     """
 
     name: str = "pgd"
@@ -31,6 +33,7 @@ class Attack:
     restarts: int = 1
     random_start: bool = True
     targeted: bool = False
+    malt: bool = False
 
     def __post_init__(self) -> None:
         if self.name == "fgsm":  # PGD with one full step from the image itself
@@ -44,6 +47,10 @@ class Attack:
         _one_of("loss", self.loss, LOSSES)
         _at_least_one("steps", self.steps)
         _at_least_one("restarts", self.restarts)
+        if self.malt and not self.targeted:
+            raise InputError(
+                f"malt chooses the classes of a targeted attack, which {self.name} is not: {MALT_EXAMPLES}"
+            )
         if not (math.isfinite(self.rel_step_size) and self.rel_step_size > 0):
             raise InputError(f"expected a step above 0 as a share of ε, got {self.rel_step_size}")
 
@@ -63,7 +70,7 @@ class Attack:
         norm, loss = self.norm.replace("linf", ""), self.loss.replace("ce", "")
         loss = "" if self.name in ("square", "fab") else loss or ("ce" if self.name == "apgd" else "")
         steps = "" if self.steps == self.kind.steps else str(self.steps)
-        parts = (self.name, loss, norm, "targeted" if self.targeted else "", steps)
+        parts = (self.name, loss, norm, "targeted" if self.targeted else "", MALT if self.malt else "", steps)
         return "-".join(part for part in parts if part)
 
     @property
@@ -73,7 +80,7 @@ class Attack:
 
 
 def parse_attacks(text: str) -> tuple[Attack, ...]:
-    """What a word on the command line stands for: one attack, or the four of autoattack (and its norm, autoattack-l2).
+    """What a word on the command line stands for: one attack, or the four of autoattack (-l2: its norm; -malt).
 
     AutoAttack (Croce and Hein 2020): APGD-CE, then towards each of nine classes APGD-DLR and FAB, then Square with
     5,000 queries. A sweep makes them one after the other, each only of what is left.
@@ -81,19 +88,20 @@ def parse_attacks(text: str) -> tuple[Attack, ...]:
     name, *words = text.strip().split("-")
     if name != AUTOATTACK:
         return (parse_attack(text),)
-    if any(word not in NORMS for word in words):
-        raise InputError(f"expected {AUTOATTACK} or {AUTOATTACK}-l2, got {text!r}; its attacks are as published")
-    norm = words[-1] if words else NORMS[0]
+    if any(word not in (*NORMS, MALT) for word in words):
+        raise InputError(f"expected {AUTOATTACK}, -l2 or -malt after it, got {text!r}; its attacks are as published")
+    norm = next((word for word in words if word in NORMS), NORMS[0])
+    targeted = {"targeted": True, "malt": MALT in words, "restarts": TARGETS}
     return (
         Attack(name="apgd", norm=norm, steps=100),
-        Attack(name="apgd", norm=norm, loss="dlr", steps=100, targeted=True, restarts=TARGETS),
-        Attack(name="fab", norm=norm, steps=100, targeted=True, restarts=TARGETS),
+        Attack(name="apgd", norm=norm, loss="dlr", steps=100, **targeted),
+        Attack(name="fab", norm=norm, steps=100, **targeted),
         Attack(name="square", norm=norm, loss="margin", steps=5000),
     )
 
 
 def parse_attack(text: str) -> Attack:
-    """An attack from its name and, after hyphens in any order, norm, loss, `targeted` and the number of steps.
+    """An attack from its name and, after hyphens in any order, norm, loss, `targeted`, `malt` and the number of steps.
 
     pgd, pgd-l2, pgd-margin-40, apgd-dlr, apgd-dlr-targeted, fgsm, square, torchattacks:PGD, foolbox:LinfPGD …
     """
@@ -111,13 +119,13 @@ def _option(word: str, text: str) -> dict[str, object]:
         return {"norm": word}
     if word in LOSSES:
         return {"loss": word}
-    if word == "targeted":
-        return {"targeted": True}
+    if word in ("targeted", MALT):
+        return {word: True}
     if word.isdecimal():
         return {"steps": int(word)}
     known = ", ".join((*NORMS, *LOSSES))
     raise InputError(
-        f"expected {known}, targeted or a number of steps after the attack's name, got {word!r} in {text!r}"
+        f"expected {known}, targeted, {MALT} or a number of steps after the attack's name, got {word!r} in {text!r}"
     )
 
 

@@ -1,4 +1,8 @@
-"""The search for each image's smallest ε on a grid: guess, gallop, bisect."""
+"""The search for each image's smallest ε on a grid: guess, gallop, bisect.
+
+With a polish (`polish.py`) it is shorter: an attack a little beyond the guess mostly succeeds at once, the polish goes
+down from there, and the grid is searched on only where the polish did not come below a value of it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +21,9 @@ from scs_eval.analyses.attacks.polish import polish
 from scs_eval.analyses.core.model_state import device_of
 from scs_eval.analyses.core.validation import count_logits
 from scs_eval.progress import Progress
+
+POLISHED = ("pgd", "apgd")  # attacks that follow gradients for as long as it takes
+AHEAD = 1.5  # times the guess: where an attack that will be polished begins
 
 
 class SearchResult(NamedTuple):
@@ -55,6 +62,7 @@ class Search:
         self.seed, self.backward, self.progress = seed, backward, progress
         n = len(images)
         self.eps_index, self.attempts = np.full(n, len(grid)), np.zeros(n, dtype=np.int64)
+        self.min_eps, self.polished_index = np.full(n, np.inf), np.full(n, len(grid))
         self.is_adversarial = np.zeros((n, len(grid)), dtype=bool)
         self.eps_index_after = np.empty((0, n), dtype=np.int64)
         self.images, self.last = images.clone(), images.clone()
@@ -64,30 +72,44 @@ class Search:
     def run(self, attacks: Sequence[Attack], *, independent: bool, polished: bool) -> SearchResult:
         """Let every attack lower the smallest ε that those before it left, or attack every ε afresh."""
         guess = self._look_at_clean(attacks[0].norm)
+        to_polish = next((settings for settings in attacks if settings.name in POLISHED), None) if polished else None
         for number, settings in enumerate(attacks):
-            final = number == len(attacks) - 1
             if independent:
                 self._attack_every_eps(settings)
             else:
-                first = np.searchsorted(self.grid, guess) if number == 0 else self.eps_index - 1
-                self._search(settings, first, final=final)
+                low = np.full(len(self.eps_index), -1)
+                if settings is to_polish:
+                    low = self._search_and_polish(settings, guess)
+                guessed = number == 0 and settings is not to_polish
+                first = np.searchsorted(self.grid, guess) if guessed else self.eps_index - 1
+                self._search(settings, first, low, final=number == len(attacks) - 1)
             self.eps_index_after = np.concatenate([self.eps_index_after, self.eps_index[None]])
-        min_eps = np.concatenate([self.grid, [np.inf, 0.0]])[self.eps_index]
-        if polished:
-            self._polish(min_eps, attacks[0].norm)
+        if to_polish is not None:
+            self._polish(to_polish.norm)
         if not independent:
-            self.is_adversarial = self.grid >= min_eps[:, None]
+            self.is_adversarial = self.grid >= self.min_eps[:, None]
         self._decided(0)
         return SearchResult(
-            min_eps, self.eps_index, self.eps_index_after, self.is_adversarial, self.attempts, self.images
+            self.min_eps, self.eps_index, self.eps_index_after, self.is_adversarial, self.attempts, self.images
         )
 
-    def _polish(self, min_eps: np.ndarray, norm: str) -> None:
-        """Lower min_eps (n,) where there is a nearer point than the search's.
+    def _search_and_polish(self, settings: Attack, guess: np.ndarray) -> np.ndarray:
+        """Search until something succeeds, polish that; (n,) the position below which there is nothing to search.
 
-        It starts where the last attempt ended: mostly one that failed just below min_eps, after all its steps.
+        Where the polish came below a value of the grid, it is trusted; where it did not, the gradient may be of no use.
         """
-        rows = ((min_eps > 0) & np.isfinite(min_eps)).nonzero()[0]
+        low = np.full(len(self.eps_index), -1)
+        self._search(settings, np.searchsorted(self.grid, AHEAD * guess), low, until_success=True)
+        success = self.eps_index.copy()
+        self._polish(settings.norm)
+        return np.where(self.eps_index < success, self.eps_index - 1, low)
+
+    def _polish(self, norm: str) -> None:
+        """Lower min_eps where there is a nearer point than the search's; of what was lowered since the last polish.
+
+        It starts where the last attempt ended: at a success, or at a failure just below it, after all its steps.
+        """
+        rows = ((self.eps_index >= 0) & (self.eps_index < self.polished_index)).nonzero()[0]
         if len(rows) == 0:
             return
         at, device = torch.from_numpy(rows), device_of(self.model)
@@ -95,7 +117,9 @@ class Search:
         images, best, start = (part[at].to(device) for part in (self.clean, self.images, self.last))
         points, radius = polish(objective, images, best, start, norm)
         self.images[at] = points.to(self.images)
-        min_eps[rows] = np.minimum(min_eps[rows], radius.cpu().numpy())
+        self.min_eps[rows] = np.minimum(self.min_eps[rows], radius.cpu().numpy())
+        self.eps_index[rows] = np.searchsorted(self.grid, self.min_eps[rows])
+        self.polished_index[rows] = self.eps_index[rows]
 
     def _margin(self) -> Objective:
         """The margin of all images: below 0 where the model is right."""
@@ -108,16 +132,21 @@ class Search:
         evaluation = objective.evaluate(self.clean, gradient=True)
         assert evaluation.gradient is not None
         wrong = evaluation.is_adversarial.cpu().numpy()
-        self.eps_index[wrong], self.is_adversarial[wrong] = -1, True
+        self.eps_index[wrong], self.min_eps[wrong], self.is_adversarial[wrong] = -1, 0, True
         guess = -evaluation.loss.double() / dual_norm(evaluation.gradient, norm)
         return guess.nan_to_num(nan=0.0, posinf=np.inf).cpu().numpy()
 
-    def _search(self, settings: Attack, first: np.ndarray, *, final: bool) -> None:
-        """Attack at `first`, gallop away from it until both sides are known, then close in."""
+    def _search(
+        self, settings: Attack, first: np.ndarray, low: np.ndarray, *, final: bool = False, until_success: bool = False
+    ) -> None:
+        """Attack at `first`, gallop away from it until both sides are known, then close in on `low`, where it failed.
+
+        until_success: only where nothing has succeeded yet, and no further than to a success.
+        """
         self.last_eps[:] = 0
-        low, tries = np.full(len(self.eps_index), -1), np.zeros(len(self.eps_index), dtype=np.int64)
+        tries, least = np.zeros(len(self.eps_index), dtype=np.int64), len(self.grid) if until_success else 0
         while True:
-            rows = ((self.eps_index >= 0) & (self.eps_index - low > 1)).nonzero()[0]
+            rows = ((self.eps_index >= least) & (self.eps_index - low > 1)).nonzero()[0]
             if final:
                 self._decided(len(rows))
             if len(rows) == 0:
@@ -158,7 +187,7 @@ class Search:
         """These images are misclassified at these positions."""
         self.is_adversarial[rows, positions] = True
         lower = positions < self.eps_index[rows]
-        self.eps_index[rows[lower]] = positions[lower]
+        self.eps_index[rows[lower]], self.min_eps[rows[lower]] = positions[lower], self.grid[positions[lower]]
         self.images[torch.from_numpy(rows[lower])] = images[torch.from_numpy(lower)]
 
     def _warm_start(self, at: Tensor, eps: np.ndarray) -> Tensor:

@@ -54,10 +54,9 @@ def loss_named(name: str, *, targeted: bool, classes: int) -> Loss:
     return _LOSSES[name]
 
 
-def likely_wrong(logits: Tensor, labels: Tensor, rank: int) -> Tensor:
-    """(n,) the wrong class with the rank-th largest logit, from 0; ranks beyond the last begin anew."""
-    order = _others(logits, labels).argsort(dim=1, descending=True, stable=True)
-    return order[:, rank % (logits.shape[1] - 1)]
+def likely_wrong(logits: Tensor, labels: Tensor) -> Tensor:
+    """(n, K − 1) the wrong classes of each image, that with the largest logit first."""
+    return _others(logits, labels).argsort(dim=1, descending=True, stable=True)[:, :-1]
 
 
 def _at(logits: Tensor, classes: Tensor) -> Tensor:

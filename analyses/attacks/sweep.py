@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.config import Attack
-from scs_eval.analyses.attacks.eps_search import Search, SearchResult
+from scs_eval.analyses.attacks.eps_search import POLISHED, Search, SearchResult
 from scs_eval.analyses.attacks.objective import Backward
 from scs_eval.analyses.attacks.sweep_state import SweepState
 from scs_eval.analyses.core.batching import CHUNK, images_at_once
@@ -26,8 +26,6 @@ from scs_eval.errors import InputError
 from scs_eval.images import Images
 from scs_eval.progress import Progress
 
-POLISHED = ("pgd", "apgd")  # attacks that follow gradients for as long as it takes
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sweep:
@@ -36,7 +34,7 @@ class Sweep:
     eps: (E,) rising. attacks: the A attacks, cheapest first.
     min_eps: (n,) the smallest ε that fooled the model, off the grid once polished; 0 where the clean image is wrong
         already, inf where no ε of the grid did.
-    min_eps_after: (A, n) of the grid, after the first attack, after the first two … after all, before the polish.
+    min_eps_after: (A, n) the first ε of the grid that is no smaller, after the first attack, after the first two ….
     is_adversarial: (n, E) whether some attack succeeded at ε; only after an independent sweep may a row fall again.
     images: (k, 3, H, W) misclassified and within min_eps, the clean image where there is no such ε; of the images at
         `positions` (k,), all n unless the sweep was told which to keep.

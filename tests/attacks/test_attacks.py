@@ -21,7 +21,9 @@ from scs_eval.analyses.attacks.ball import Ball
 from scs_eval.analyses.attacks.config import Attack, parse_attack, parse_attacks
 from scs_eval.analyses.attacks.fab import to_hyperplane
 from scs_eval.analyses.attacks.losses import cross_entropy, dlr, likely_wrong, margin
+from scs_eval.analyses.attacks.objective import Objective
 from scs_eval.analyses.attacks.sweep import check_attacks
+from scs_eval.analyses.attacks.targets import target_order
 from scs_eval.analyses.core.statistics import wilson
 from scs_eval.data import load_data
 from scs_eval.errors import InputError
@@ -197,7 +199,7 @@ def test_margin_and_dlr_by_hand():
     assert margin(logits, labels, targets).tolist() == [-4, -2]
     np.testing.assert_allclose(dlr(logits, labels, targets), [-4 / 4.5, -2 / 6.5], rtol=1e-6)  # float32
     torch.testing.assert_close(dlr(3 * logits + 7, labels, None), dlr(logits, labels, None))
-    assert [likely_wrong(logits, labels, rank).tolist() for rank in range(4)] == [[1, 2], [2, 0], [3, 3], [1, 2]]
+    assert likely_wrong(logits, labels).tolist() == [[1, 2, 3], [2, 0, 3]]
 
 
 @settings(max_examples=60, deadline=None)
@@ -258,6 +260,7 @@ def test_autoattack_is_four_attacks_the_cheapest_first():
     assert [each.label for each in attacks] == [
         "apgd-ce-l2", "apgd-dlr-l2-targeted", "fab-l2-targeted", "square-l2-5000",
     ]  # fmt: skip
+    assert [each.malt for each in parse_attacks("autoattack-malt")] == [False, True, True, False]
     assert [each.restarts for each in attacks] == [1, 9, 9, 1]
     assert parse_attacks("pgd-40") == (parse_attack("pgd-40"),)
     with pytest.raises(InputError, match="as published"):
@@ -392,6 +395,25 @@ def test_restarts_head_for_one_wrong_class_after_the_other():
     one, two = (attack(Stubborn(), images, labels, 0.2, settings=Attack(targeted=True, restarts=n)) for n in (1, 2))
     assert not one.is_adversarial.any()
     assert two.is_adversarial.all()
+    nearest = attack(Stubborn(), images, labels, 0.2, settings=Attack(targeted=True, malt=True))
+    assert nearest.is_adversarial.all()
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_malt_heads_for_the_class_that_a_linear_model_has_nearest(norm):
+    """Against the closed form (z_y − z_t) / ‖w_y − w_t‖ in the dual norm."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 7)).double()
+    images = torch.rand(20, 3, 2, 2, dtype=torch.float64)
+    weight, logits = model[1].weight.detach().numpy(), model(images).detach().numpy()
+    labels = logits.argmax(1)
+    reach = np.linalg.norm(weight[labels][:, None] - weight[None], 1 if norm == "linf" else 2, axis=2)
+    with np.errstate(invalid="ignore"):
+        distances = np.nan_to_num((logits.max(1)[:, None] - logits) / reach, nan=np.inf)  # 0 / 0: the label itself
+    objective = Objective(model, 7, dlr, torch.from_numpy(labels))
+    found = target_order(objective, images, norm=norm, malt=True).numpy()
+    np.testing.assert_array_equal(found, distances.argsort(1)[:, :-1])
+    assert (found != target_order(objective, images, norm=norm, malt=False).numpy()).any()
 
 
 KINDS = ["pgd", "pgd-l2", "apgd-dlr-8", "fgsm", "square-20", "square-20-l2", "pgd-margin-targeted"]
@@ -491,7 +513,8 @@ def test_names_of_attacks():
     assert parse_attack("fgsm") == Attack(name="fgsm", steps=1, rel_step_size=1.0, random_start=False)
     assert parse_attack("square") == Attack(name="square", loss="margin", steps=1000)
     assert parse_attack("torchattacks:PGDL2-l2").is_external
-    for name in ("pgd", "apgd-ce", "apgd-dlr-l2-targeted", "fgsm", "square", "square-l2", "torchattacks:PGD"):
+    names = ["pgd", "apgd-ce", "apgd-dlr-l2-targeted", "apgd-dlr-targeted-malt", "fgsm", "square", "square-l2"]
+    for name in [*names, "torchattacks:PGD"]:
         assert parse_attack(name).label == name
         assert parse_attack(parse_attack(name).label) == parse_attack(name)
 

@@ -21,7 +21,7 @@ from scs_eval.analyses.pgd import pgd
 from scs_eval.analyses.pgd.examples import choose_pictures
 from scs_eval.analyses.pgd.quantisation import min_eps_rounded
 from scs_eval.analyses.pgd.result import PgdComparison, PgdResult
-from scs_eval.analyses.scorecard import PRESETS, Preset
+from scs_eval.analyses.scorecard import PRESETS, STEPS, Preset
 from scs_eval.cli.commands import pgd as cli
 from scs_eval.cli.main import main
 from scs_eval.errors import InputError
@@ -274,6 +274,32 @@ def test_the_options_work(arguments: tuple[str, ...]) -> None:
     done = command(*arguments, "--out", "out", models=("a=nets.py:net",))
     assert done.exception is None, done.output
     assert Path("out/scorecard.csv").exists() == ("--no-scorecard" not in arguments)
+
+
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("arguments", [(), ("--no-scorecard",)])
+def test_the_bar_counts_the_sweep_and_the_scorecard(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, object]] = []
+    lengths: list[int] = []
+
+    class Bar:
+        def __enter__(self) -> Any:
+            return lambda count, item=None: told.append((count, item))
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    def progress(_name: str, length: int) -> Bar:
+        lengths.append(length)
+        return Bar()
+
+    monkeypatch.setattr(cli, "progress", progress)
+    done = command(*arguments, models=("a=nets.py:net",))
+    assert done.exception is None, done.output
+    assert lengths == [sum(count for count, _ in told)]
+    assert sum(item == "scorecard" for _, item in told) == (0 if arguments else STEPS)
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -16,7 +16,8 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
     """List the attacks: source, what they do, their norms, their usual budget, which options they heed.
 
     NAMES are some of them; without any, all. `pgd --attack` takes options behind hyphens (apgd-dlr-targeted,
-    pgd-l2-40), `autoattack` for the four of that name, and classes of other packages: torchattacks:NAME, foolbox:NAME.
+    pgd-l2-40; targeted-malt begins with the class that a linear model has nearest), `autoattack` and `autoattack-malt`
+    for the four of that name, and classes of other packages: torchattacks:NAME, foolbox:NAME.
     """
     chosen = [find_attack(name) for name in names] if names else list(ATTACKS.values())
     if as_json:

@@ -24,6 +24,7 @@ DEFAULT_N = 500
 DEFAULT_EPS = "0.001:0.03"
 MODELS = ("rohrer100k_scs", "rohrer100k_ssdp", "rohrer100k_conv")
 ALL_HEED = ("norm", "restarts")  # what the other options say leaves an attack as it is whose record does not read it
+CARD_COST = {"fast": 2.0, "full": 20.0}  # of a scorecard, in sweeps of the same images; about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +89,12 @@ def command(request: Request, attacks: tuple[str, ...], attack_options: dict[str
     parts = request.out.with_name(f".{request.out.name}.partial")
     with request.open() as session, resumable(parts):
         from scs_eval.analyses.core.result import side_by_side
+        from scs_eval.analyses.scorecard import STEPS
 
         results = []
         for name in session.models:
-            with progress(name, len(session.images(name, default_n=DEFAULT_N))) as advance:
+            images = len(session.images(name, default_n=DEFAULT_N))
+            with progress(name, images + STEPS * check_cost(images, sweep)) as advance:
                 results.append(run(session, name, chosen, sweep, parts, advance))
         for result in results:
             complain(result)
@@ -115,8 +118,19 @@ def run(
         indices=data.indices, seed=request.seed, twin=twin, twin_name=twin_name,
         batch_size=sweep.batch_size, progress=advance, checkpoint_every=sweep.checkpoint_every,
         checkpoint=part_of(parts, name, *settings),
+        scorecard_progress=lambda count: advance(count * check_cost(len(data), sweep), "scorecard"),
     )  # fmt: skip
     return result.with_settings({**session.settings(data), "eps": sweep.eps.text, "preset": sweep.preset})
+
+
+def check_cost(images: int, sweep: SweepOptions) -> int:
+    """What the bar counts for one of the scorecard's parts, in images of the sweep; 0 without a scorecard."""
+    from scs_eval.analyses.scorecard import STEPS, find_preset
+
+    if not sweep.scorecard:
+        return 0
+    few = min(images, find_preset(sweep.preset).images or images)
+    return max(1, round(few * CARD_COST[sweep.preset] / STEPS))
 
 
 def choose_attacks(asked: Sequence[str], **given: Any) -> "tuple[Attack, ...]":
