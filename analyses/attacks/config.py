@@ -90,12 +90,11 @@ def parse_attacks(text: str) -> tuple[Attack, ...]:
         return (parse_attack(text),)
     if any(word not in (*NORMS, MALT) for word in words):
         raise InputError(f"expected {AUTOATTACK}, -l2 or -malt after it, got {text!r}; its attacks are as published")
-    norm = next((word for word in words if word in NORMS), NORMS[0])
-    targeted = {"targeted": True, "malt": MALT in words, "restarts": TARGETS}
+    norm, malt = next((word for word in words if word in NORMS), NORMS[0]), MALT in words
     return (
         Attack(name="apgd", norm=norm, steps=100),
-        Attack(name="apgd", norm=norm, loss="dlr", steps=100, **targeted),
-        Attack(name="fab", norm=norm, steps=100, **targeted),
+        Attack(name="apgd", norm=norm, loss="dlr", steps=100, targeted=True, malt=malt, restarts=TARGETS),
+        Attack(name="fab", norm=norm, steps=100, targeted=True, malt=malt, restarts=TARGETS),
         Attack(name="square", norm=norm, loss="margin", steps=5000),
     )
 
