@@ -1,0 +1,161 @@
+"""Pages of the site that are made when it is built: the catalogue from registries, the zoo and speed from data.
+
+mkdocs calls `on_files`. Nothing here imports torch: the registries are plain data.
+"""
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+import scs_eval
+from scs_eval.analyses.attacks.kinds import ATTACKS
+from scs_eval.analyses.attribution.methods import METHODS
+from scs_eval.analyses.catalogue import ENTRIES, HIGHER, LOWER
+from scs_eval.cli.main import commands
+
+ROOT = Path(__file__).parent.parent
+NO_SAMPLE = """<!doctype html><title>No sample</title><p>This build has no sample report. Make one:
+<pre>scs-eval compare rohrer100k_scs rohrer100k_conv --out sample
+SCS_EVAL_SAMPLE_REPORT=sample/report.html PYTHONPATH=. mkdocs build --strict</pre>"""
+BETTER = {HIGHER: "more", LOWER: "less"}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are made."""
+    for name, make in PAGES.items():
+        files.append(File.generated(config, name, content=make()))
+    return files
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Markdown; a bar or a line break in a cell would end it."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(
+        f"| {' | '.join(str(cell).replace('|', '∣').replace(chr(10), ' ') for cell in line)} |" for line in lines
+    )
+
+
+def methods() -> str:
+    """Every attribution method."""
+    parts = [
+        "# Attribution methods\n\nOne record each, as `scs-eval methods` prints them; cost is for an image of 32×32.\n"
+    ]
+    for method in METHODS.values():
+        adds = f"adds up to the {method.adds_up_to}" if method.adds_up_to else "need not add up to anything"
+        facts = {
+            "measures": method.measures, "source": method.source, "when it fails": method.fails, "cost": method.cost,
+            "needs": ", ".join(method.needs) or "nothing but outputs",
+            "is": f"a {method.quantity} of the {method.on}, {method.resolution}, {adds}",
+            "class": "differs by class" if method.class_specific else "the same for every class",
+        }  # fmt: skip
+        parts.append(f"\n## {method.label} (`{method.name}`)\n\n{table(('', ''), facts.items())}\n")
+    return "".join(parts)
+
+
+def attacks() -> str:
+    """Every attack."""
+    rows = [
+        (f"`{name}`", kind.does, kind.source, ", ".join(kind.norms), f"{kind.steps} {kind.unit}", f"{kind.cost:g}")
+        for name, kind in ATTACKS.items()
+    ]
+    heads = ("name", "what it does", "source", "norms", "usual budget", "gradients a step")
+    return f"""# Attacks
+
+What `--attack` takes besides `torchattacks:NAME` and `foolbox:NAME`. Of several the worst counts, image by image;
+[how strong they are](../strength.md) beside their peers is measured.
+
+{table(heads, rows)}
+"""
+
+
+def analyses() -> str:
+    """Every analysis with its headline metrics."""
+    parts = [
+        "# Analyses and metrics\n\nFrom `analyses/catalogue.py`, from which commands, comparisons and pages follow.\n"
+    ]
+    for entry in ENTRIES.values():
+        parts.append(f"\n## {entry.title} (`{entry.name}`)\n\n{entry.question}\n")
+        if entry.run:
+            size = f"{entry.size} {entry.unit}s" if entry.size else "as many images as its grids hold"
+            cost = f"about {entry.cost:g} forward passes for each"
+            parts.append(f"\nIn a comparison: {size}, {cost}. Needs: {', '.join(entry.needs) or 'nothing'}.\n")
+        if entry.metrics:
+            rows = [
+                (f"`{m.name}{'@ε' if m.at_eps else ''}`", m.words, BETTER.get(m.better, "neither"))
+                for m in entry.metrics
+            ]
+            parts.append(f"\n{table(('metric', 'what it is', 'better'), rows)}\n")
+    return "".join(parts)
+
+
+def command_list() -> str:
+    """Every command."""
+    rows = [(f"`scs-eval {name}`", words) for name, words in commands().items()]
+    return f"# Commands\n\n`scs-eval COMMAND --help` explains each.\n\n{table(('command', 'what it does'), rows)}\n"
+
+
+def zoo() -> str:
+    """The trained networks, a card each, from the index of their weights."""
+    index = json.loads((ROOT / "models" / "weights" / "index.json").read_text(encoding="utf-8"))
+    rows = []
+    for name, entry in sorted(index.items()):
+        low, high = entry["interval"]
+        paper = f"{100 * entry['paper_accuracy']:.1f}" if entry.get("paper_accuracy") else ""
+        epochs = f"{entry['epochs']}" + (f" ({entry['paper_epochs']})" if entry.get("paper_epochs") else "")
+        recipe = entry.get("recipe", {})
+        how = ", ".join(f"{key} {recipe[key]}" for key in ("optimizer", "schedule", "lr", "loss") if key in recipe)
+        accuracy = f"{100 * entry['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+        rows.append((f"`{name}`", accuracy, paper, f"{entry['parameters']:,}", entry["seed"], epochs, how))
+    heads = ("network", "accuracy %", "paper %", "parameters", "seed", "epochs (paper)", "recipe")
+    return f"""# The zoo
+
+{len(index)} trained networks come with the package, all of CIFAR-10: accuracy on its 10,000 test images with Wilson's
+95 % interval, as `models/weights/index.json` records it. One row is one training. `scs-eval models` lists these and
+every network that can be built; `scs-eval accuracy` measures them again.
+
+{table(heads, rows)}
+"""
+
+
+def speed() -> str:
+    """The committed measurements."""
+    heads = ("what", "against", "target", "reached", "met")
+    parts = [(ROOT / "docs" / "speed.intro.md").read_text(encoding="utf-8")]
+    for name in ("bench", "attacks"):
+        with (ROOT / "benchmarks" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+            rows = [[row[head] for head in heads] for row in csv.DictReader(file)]
+        shown = [(*row[:3], f"{float(row[3]):.3g}", "yes" if row[4] == "True" else "**no**") for row in rows]
+        parts.append(f"\n## {name}.csv\n\n{table(heads, shown)}\n")
+    return "".join(parts)
+
+
+def api() -> str:
+    """Everything that `scs_eval` exports, from its docstrings."""
+    homes = {**scs_eval._HOME, **scs_eval.exports(installed=False)}
+    parts = [
+        "# Python\n\nWhat `scs_eval` exports. Names are imported when first used, so `import scs_eval` is quick.\n"
+    ]
+    return "".join([*parts, *(f"\n::: {homes[name]}.{name}\n" for name in sorted(homes, key=str.lower))])
+
+
+def sample() -> str:
+    """A page of a comparison to click, if one was made for this build."""
+    made = os.environ.get("SCS_EVAL_SAMPLE_REPORT")
+    return Path(made).read_text(encoding="utf-8") if made else NO_SAMPLE
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "catalogue/methods.md": methods,
+    "catalogue/attacks.md": attacks,
+    "catalogue/analyses.md": analyses,
+    "catalogue/commands.md": command_list,
+    "catalogue/zoo.md": zoo,
+    "speed.md": speed,
+    "api.md": api,
+    "sample/report.html": sample,
+}
