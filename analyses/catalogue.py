@@ -143,7 +143,7 @@ for _entry in (
     Analysis(
         "saliency", "Saliency", "What does the model look at, and how sparse, specific and steady is that?",
         command="Show what each model looks at, and how sparse, specific and steady that is.", function="saliency",
-        run=f"{ROOMS}.saliency.task:run", size=100, cost=22, needs=("labels", "gradient"), pictures=True,
+        run=f"{ROOMS}.saliency.task:run", size=100, cost=22, needs=("gradient",), pictures=True,
         metrics=(
             Headline(
                 "sparseness", "sparseness of saliency maps (Gini)", lambda result: result.gini,
@@ -161,7 +161,7 @@ for _entry in (
     Analysis(
         "contributions", "Contributions", "What does each pixel add to the logit, and what is left over?",
         command="Show what each pixel adds to the logit, and how complete that is.", function="contributions",
-        run=f"{ROOMS}.contributions.task:run", size=48, cost=14, needs=("labels", "gradient"), pictures=True,
+        run=f"{ROOMS}.contributions.task:run", size=48, cost=14, needs=("gradient",), pictures=True,
         metrics=(
             Headline(
                 "complete", "maps that account for the logit", lambda result: result.complete, HIGHER, shares=True

@@ -32,7 +32,7 @@ class LabelledDataset(NamedTuple):
 
 def is_dataset(value: Any) -> bool:
     """Whether a value is like a dataset: it can be asked how many there are and for one by its number."""
-    arrays = isinstance(value, Tensor | np.ndarray | str | bytes | Sequence | Mapping)
+    arrays = isinstance(value, Tensor | StreamedImages | np.ndarray | str | bytes | Sequence | Mapping)
     return not arrays and hasattr(value, "__len__") and hasattr(value, "__getitem__") and not hasattr(value, "images")
 
 

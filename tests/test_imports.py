@@ -13,8 +13,8 @@ ALLOWED = {
     "data": {"data", "images", "datasets", "errors", "plugins"},
     "reference": {"reference", "errors"},
     "report": {"report", "analyses", "models", "reference", "files", "errors"},
-    "training": {"training", "models", "data", "devices", "files", "errors"},
-    "benchmarks": {"benchmarks", "analyses", "training", "models", "data", "ranges", "errors"},
+    "training": {"training", "models", "data", "devices", "cluster", "files", "errors"},
+    "benchmarks": {"benchmarks", "images", "analyses", "training", "models", "data", "ranges", "errors"},
 }
 # analyses/ is a house: a folder may import those of lower floors. What is not named here is a room, on the third.
 FLOORS = {

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from scs_eval.analyses.attacks.ball import Ball
 from scs_eval.analyses.attacks.objective import Evaluation
+from scs_eval.analyses.core.precision import wide, widest
 
 _MOMENTUM = 0.75  # α: the weight of the new step
 _ENOUGH = 0.75  # ρ: the share of steps that must gain for the step size to stay
@@ -32,7 +33,7 @@ class Apgd:
         self.checkpoints, self.last = set(checkpoints(steps)), 0
         self.size = 2 * ball.eps
         self.before = self.best = self.best_gradient = ball.centre
-        self.best_loss = torch.full((n,), -torch.inf, device=device, dtype=torch.float64)
+        self.best_loss = torch.full((n,), -torch.inf, device=device, dtype=widest(torch.device(device)))
         self.loss = self.judged_loss = self.best_loss
         self.gains = torch.zeros(n, dtype=torch.long, device=device)
         self.halved = torch.zeros(n, dtype=torch.bool, device=device)
@@ -51,7 +52,7 @@ class Apgd:
         return ahead
 
     def _note(self, step: int, points: Tensor, evaluation: Evaluation) -> Tensor:
-        loss, gradient = evaluation.loss.double(), evaluation.gradient
+        loss, gradient = wide(evaluation.loss), evaluation.gradient
         assert gradient is not None
         if step > 0:
             self.gains = self.gains + (loss > self.loss)

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scs_eval.analyses.core.precision import wide, widest
+
 
 class Ball(NamedTuple):
     """Balls of radius eps (n, 1, 1, 1), in double precision, around images `centre` (n, 3, H, W).
@@ -23,7 +25,7 @@ class Ball(NamedTuple):
     @classmethod
     def around(cls, images: Tensor, eps: Tensor, norm: str) -> "Ball":
         """The balls of radius eps (n,)."""
-        radius = eps.to(images.device, torch.float64).view(-1, 1, 1, 1)
+        radius = eps.to(images.device, widest(images.device)).view(-1, 1, 1, 1)
         lower, upper = _no_further(images, -radius).clamp(min=0), _no_further(images, radius).clamp(max=1)
         return cls(norm, images, radius, lower, upper)
 
@@ -43,7 +45,7 @@ class Ball(NamedTuple):
         """The nearest points of the balls; inside in exact arithmetic, not only up to rounding."""
         if self.norm == "linf":
             return points.clamp(self.lower, self.upper)
-        change = points.double() - self.centre.double()
+        change = wide(points) - wide(self.centre)
         shrink = (self.eps / (_length(change) * (1 + 1e-6))).clamp(max=1)  # also for lengths measured in float32
         return _no_further(self.centre, change * shrink).clamp(self.lower, self.upper)
 
@@ -57,20 +59,20 @@ class Ball(NamedTuple):
 
 def dual_norm(gradient: Tensor, norm: str) -> Tensor:
     """(n,) how fast a linear loss can grow per unit of ε: ‖g‖₁ for L∞, ‖g‖₂ for L2."""
-    flat = gradient.flatten(1).double()
+    flat = wide(gradient.flatten(1))
     return flat.abs().sum(1) if norm == "linf" else flat.norm(dim=1)
 
 
 def distance(images: Tensor, points: Tensor, norm: str) -> Tensor:
     """(n,) how far points (n, 3, H, W) are from images, in double precision."""
-    change = (points.double() - images.double()).flatten(1)
+    change = (wide(points) - wide(images)).flatten(1)
     return change.abs().amax(1) if norm == "linf" else change.norm(dim=1)
 
 
 def _no_further(points: Tensor, change: Tensor) -> Tensor:
     """points + change in the points' precision, never further from them than |change| (double precision)."""
-    moved = (points.double() + change).to(points.dtype)
-    beyond = (moved.double() - points.double()).abs() > change.abs()
+    moved = (wide(points) + change).to(points.dtype)
+    beyond = (wide(moved) - wide(points)).abs() > change.abs()
     return torch.where(beyond, torch.nextafter(moved, points), moved)
 
 
@@ -90,5 +92,5 @@ def _largest(values: Tensor) -> Tensor:
 
 def _length(values: Tensor) -> Tensor:
     """(n, 1, 1, 1) ‖·‖₂ in double precision, at least a tiny number."""
-    square = values.double().square().sum((1, 2, 3), keepdim=True)
-    return square.sqrt().clamp(min=torch.finfo(torch.float64).tiny)
+    square = wide(values).square().sum((1, 2, 3), keepdim=True)
+    return square.sqrt().clamp(min=torch.finfo(square.dtype).tiny)

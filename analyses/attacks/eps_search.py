@@ -19,6 +19,7 @@ from scs_eval.analyses.attacks.losses import margin
 from scs_eval.analyses.attacks.objective import Backward, Objective
 from scs_eval.analyses.attacks.polish import polish
 from scs_eval.analyses.core.model_state import device_of
+from scs_eval.analyses.core.precision import wide
 from scs_eval.analyses.core.validation import count_logits
 from scs_eval.progress import Progress
 
@@ -133,7 +134,7 @@ class Search:
         assert evaluation.gradient is not None
         wrong = evaluation.is_adversarial.cpu().numpy()
         self.eps_index[wrong], self.min_eps[wrong], self.is_adversarial[wrong] = -1, 0, True
-        guess = -evaluation.loss.double() / dual_norm(evaluation.gradient, norm)
+        guess = -wide(evaluation.loss) / dual_norm(evaluation.gradient, norm)
         return guess.nan_to_num(nan=0.0, posinf=np.inf).cpu().numpy()
 
     def _search(
@@ -197,7 +198,7 @@ class Search:
         """
         before = self.last_eps[at.numpy()]
         scale = np.divide(eps, before, out=np.full(len(eps), np.nan), where=before > 0)
-        change = self.last[at].double() - self.clean[at].double()
+        change = wide(self.last[at]) - wide(self.clean[at])
         return (self.clean[at] + change * torch.from_numpy(scale).to(change).view(-1, 1, 1, 1)).to(self.clean)
 
     def _decided(self, undecided: int) -> None:

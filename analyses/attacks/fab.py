@@ -11,6 +11,7 @@ from torch import Tensor
 from scs_eval.analyses.attacks.ball import Ball, distance
 from scs_eval.analyses.attacks.objective import Evaluation, Objective
 from scs_eval.analyses.attacks.pgd import Best
+from scs_eval.analyses.core.precision import wide
 
 MOST_BIAS = 0.1  # α_max: weight of the image's own projection
 BEYOND = 1.05  # η: how far to go, of the way to the hyperplane
@@ -45,8 +46,8 @@ def run_fab(objective: Objective, ball: Ball, start: Tensor, *, steps: int, stop
 def _next_points(ball: Ball, points: Tensor, here: Evaluation) -> Tensor:
     """The mean of the projections of the points and of the images, weighted by their lengths."""
     assert here.gradient is not None
-    slope = here.gradient.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-    centre, now, loss = ball.centre.double(), points.double(), here.loss.double()
+    slope = wide(here.gradient).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    centre, now, loss = wide(ball.centre), wide(points), wide(here.loss)
     at_image = loss + (slope * (centre - now)).sum((1, 2, 3))
     own = to_hyperplane(now, slope, -loss, ball.norm)
     images = to_hyperplane(centre, slope, -at_image, ball.norm)
@@ -62,7 +63,7 @@ def to_hyperplane(points: Tensor, slope: Tensor, value: Tensor, norm: str) -> Te
     δ(λ) = λ·u cut to [0, 1], with u = sign(slope) in L∞ and u = slope in L2; slope·δ rises ever more slowly in λ, so
     Newton's method from λ = 0 never goes too far.
     """
-    side = torch.where(value < 0, -1.0, 1.0).double()[:, None, None, None]
+    side = wide(torch.where(value < 0, -1.0, 1.0))[:, None, None, None]
     unit = side * (slope.sign() if norm == "linf" else slope)
     size = torch.zeros_like(side)
     change = torch.zeros_like(points)

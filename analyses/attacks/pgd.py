@@ -11,6 +11,7 @@ from torch import Tensor
 
 from scs_eval.analyses.attacks.ball import Ball
 from scs_eval.analyses.attacks.objective import Evaluation, Objective
+from scs_eval.analyses.core.precision import wide, widest
 
 StepCallback = Callable[[int, Tensor, Tensor, Tensor], None]
 
@@ -20,7 +21,7 @@ class Best:
 
     def __init__(self, images: Tensor) -> None:
         self.images = images.clone()
-        self.loss = torch.full((len(images),), -torch.inf, dtype=torch.float64, device=images.device)
+        self.loss = torch.full((len(images),), -torch.inf, dtype=widest(images.device), device=images.device)
         self.is_adversarial = torch.zeros(len(images), dtype=torch.bool, device=images.device)
 
     def record(self, rows: Tensor, points: Tensor, loss: Tensor, is_adversarial: Tensor) -> None:
@@ -29,7 +30,7 @@ class Best:
         better = (is_adversarial & ~was) | ((is_adversarial == was) & (loss > self.loss[rows]))
         chosen = rows[better]
         self.images[chosen], self.is_adversarial[chosen] = points[better], is_adversarial[better]
-        self.loss[chosen] = loss[better].double()
+        self.loss[chosen] = wide(loss[better])
 
 
 class Rule(Protocol):

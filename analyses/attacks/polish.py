@@ -12,6 +12,7 @@ from torch import Tensor
 
 from scs_eval.analyses.attacks.ball import distance, dual_norm
 from scs_eval.analyses.attacks.objective import Objective
+from scs_eval.analyses.core.precision import wide
 
 RACE, MOST_STEPS = 5, 21  # steps of both starts, and of the better one in all
 LONGEST, SHORTER, SHORTEST = 2.0, 0.8, 0.07  # a step as a share of the radius, and its factor after one without gain
@@ -43,7 +44,7 @@ def polish(objective: Objective, images: Tensor, best: Tensor, start: Tensor, no
             share[rows[~gained]] *= SHORTER
         slope, direction = _normalised(evaluation.gradient, norm)
         memory[rows] = MEMORY * memory[rows] + (1 - MEMORY) * direction
-        target = _radius(now - evaluation.loss.double() / slope, radius[rows], share[rows])
+        target = _radius(now - wide(evaluation.loss) / slope, radius[rows], share[rows])
         points[rows] = _moved(images[rows], points[rows], memory[rows], share[rows], target, norm)
         rows = rows[share[rows] >= SHORTEST]
         if step == RACE - 1:

@@ -12,6 +12,7 @@ from torch import Tensor
 from scs_eval.analyses.attacks.ball import Ball
 from scs_eval.analyses.attacks.objective import Objective
 from scs_eval.analyses.attacks.pgd import Best
+from scs_eval.analyses.core.precision import wide, widest
 
 _SHARE = 0.8
 _HALVINGS = (0.001, 0.005, 0.02, 0.1, 0.2, 0.4, 0.6, 0.8)  # parts of the budget
@@ -64,7 +65,7 @@ def repaint_l2(ball: Ball, points: Tensor, side: int, numbers: Tensor) -> Tensor
     Per channel, with ν the change, W₁ and W₂ the squares, η the bulge of length 1 and ρ = ±1: ν becomes 0 in W₂ and
     a (ρη + ν/‖ν‖) scaled to length √(‖ν‖² over both + (ε² − ‖all ν‖²)/channels) in W₁.
     """
-    change = points.double() - ball.centre.double()
+    change = wide(points) - wide(ball.centre)
     spare = (ball.eps.square() - change.square().sum((1, 2, 3), keepdim=True)).clamp(min=0) / points.shape[1]
     eta = _bulges(side).to(change)
     shape = _placed(eta / eta.norm(), ball, numbers[:, 0], numbers[:, 1], flip=numbers[:, 4] < 0.5)
@@ -74,7 +75,7 @@ def repaint_l2(ball: Ball, points: Tensor, side: int, numbers: Tensor) -> Tensor
     mixed = _signs(numbers[:, 5:])[:, :, None, None] * shape + there / _lengths(there)
     available = ((change * (taken | given)).square().sum((2, 3), keepdim=True) + spare).sqrt()
     moved = torch.where(taken, mixed / _lengths(mixed) * available, torch.where(given, 0, change))
-    return (ball.centre.double() + moved).to(points)
+    return (wide(ball.centre) + moved).to(points)
 
 
 def _first(ball: Ball, draws: list[np.random.Generator]) -> Tensor:
@@ -125,11 +126,12 @@ def _numbers(draws: list[np.random.Generator], like: Tensor) -> Tensor:
 
 
 def _drawn(draws: list[np.random.Generator], shape: tuple[int, ...], like: Tensor) -> Tensor:
-    return torch.from_numpy(np.stack([draw.random(shape) for draw in draws])).to(like.device)
+    numbers = torch.from_numpy(np.stack([draw.random(shape) for draw in draws]))
+    return numbers.to(like.device, widest(like.device))
 
 
 def _signs(numbers: Tensor) -> Tensor:
-    return torch.where(numbers < 0.5, -1.0, 1.0).double()
+    return wide(torch.where(numbers < 0.5, -1.0, 1.0))
 
 
 def _lengths(values: Tensor) -> Tensor:

@@ -122,7 +122,7 @@ def superpixels(image: Tensor) -> Tensor:
     """
     from skimage.segmentation import quickshift, slic
 
-    pixels = image.permute(1, 2, 0).double().cpu().numpy()
+    pixels = image.permute(1, 2, 0).cpu().double().numpy()
     labels = quickshift(pixels, **QUICKSHIFT)
     if len(np.unique(labels)) < FEWEST:
         labels = slic(pixels, n_segments=SEGMENTS, start_label=0)
@@ -140,8 +140,9 @@ def _lime(model: nn.Module, image: Tensor, targets: Tensor, *, seed: int) -> Ten
     def versions(part: slice) -> Tensor:
         return torch.where(shown[part][:, segments][:, None] > 0, image, gone)
 
-    probabilities = _responses(model, image, LIME_SAMPLES, versions, targets, probabilities=True)
-    return ridge(shown.double(), probabilities.double() * _changes(probabilities)).T[:, segments].to(image)
+    probabilities = _responses(model, image, LIME_SAMPLES, versions, targets, probabilities=True).cpu()
+    weights = ridge(shown.cpu().double(), probabilities.double() * _changes(probabilities))
+    return weights.T.to(image)[:, segments]
 
 
 def _changes(responses: Tensor) -> Tensor:

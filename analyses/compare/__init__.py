@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from scs_eval.analyses.accuracy import Known
 from scs_eval.analyses.compare.metrics import metrics_of, values_of
 from scs_eval.analyses.compare.result import CompareResult, stacked
 from scs_eval.analyses.compare.steps import Advance, Setup, make_setup, make_steps, run_step
 from scs_eval.analyses.core.cache import ResultCache
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike
 from scs_eval.analyses.core.result import COMPARISONS, Result
 from scs_eval.images import Images
 
@@ -23,16 +24,16 @@ Results = dict[str, dict[str, Result]]  # model → analysis → result
 
 
 def compare(
-    models: Mapping[str, nn.Module],
-    images: Images | Mapping[str, Images],
-    labels: Tensor,
+    models: Mapping[str, ModelLike],
+    images: ImagesLike | Mapping[str, Images],
+    labels: ArrayLike | None = None,
     *,
-    classes: Sequence[str],
+    classes: Sequence[str] | None = None,
     analyses: Sequence[str] | None = None,
     method: str = "wx",
     eps: Sequence[float] = EPS,
     sizes: Mapping[str, int] | None = None,
-    indices: Tensor | None = None,
+    indices: ArrayLike | None = None,
     seed: int = 0,
     label: str = "compare",
     store: ResultCache | None = None,
@@ -41,23 +42,26 @@ def compare(
     references: Mapping[str, str] | None = None,
     begin: Callable[[float, int], None] | None = None,
     advance: Advance | None = None,
+    only: str | None = None,
 ) -> CompareResult:
     """Compare models by label on the same images (n, 3, H, W) in [0, 1] with labels (n,).
 
-    images: one tensor for all, or one for each label, where models take other sizes of the same images.
+    images: for all models, as arrays or as data that bring labels, classes and indices; or arrays for each label, where
+    models take other sizes of the same images. A model may be a name.
     analyses: some of those that the catalogue has `run` for; by default all. method: the attribution of localisation,
     attacked and faithfulness. eps: of the attacks. sizes: analysis → how many of the images, from the first, it takes
     (localisation: grids), where that is not as the catalogue says. store: where finished work is kept and found.
     known: further facts for the table of accuracy. twins: label → name and network for the scorecard's transfer attack.
     references: label → label of the model that it is compared with; by default as the rule of `references_of` has it.
     begin: told the cost of what is to be done and how many steps are finished already; advance: told how much of that
-    cost is done more, and what is being worked on.
+    cost is done more, and what is being worked on. only: do the steps of this model alone, for a store that others
+    fill as well; grids are still chosen for all, and the result is of this model.
     """
     setup = make_setup(
-        models, images, labels, classes=tuple(classes), analyses=analyses, method=method, eps=tuple(eps),
+        models, images, labels, classes=classes, analyses=analyses, method=method, eps=tuple(eps),
         sizes=sizes or {}, indices=indices, seed=seed, store=store, known=known or {}, twins=twins or {},
     )  # fmt: skip
-    steps = list(make_steps(setup))
+    steps = [step for step in make_steps(setup) if only in (None, step.model)]
     results: Results = {name: {} for name in models}
     pending = []
     for step in steps:
@@ -70,22 +74,24 @@ def compare(
         begin(sum(step.cost for step in pending), len(steps) - len(pending))
     for step in pending:
         run_step(step, setup, results, advance or (lambda cost, what: None))
+    if only is not None:
+        results, references = {only: results[only]}, {}
     return _result(setup, results, label=label, references=dict(references or {}))
 
 
 def _result(setup: Setup, results: Results, *, label: str, references: dict[str, str]) -> CompareResult:
     metrics = metrics_of(setup.analyses, setup.eps)
-    columns = [[values_of(metric, results[name]) for name in setup.models] for metric in metrics]
+    columns = [[values_of(metric, results[name]) for name in results] for metric in metrics]
     parts = {
         analysis: replace(COMPARISONS[type(members[0])].of(members, label=label), references=references)
         for analysis in setup.analyses
-        if (members := [results[name][analysis] for name in setup.models if analysis in results[name]])
+        if (members := [results[name][analysis] for name in results if analysis in results[name]])
     }
     measured = [m for m, row in enumerate(columns) if any(np.isfinite(values).any() for values in row)]
     return CompareResult(
         label=label,
         settings={"seed": setup.seed, "method": setup.method, "analyses": tuple(parts), "eps": setup.eps},
-        models=tuple(setup.models),
+        models=tuple(results),
         metrics=tuple(tuple(metrics[m]) for m in measured),  # type: ignore[misc]
         outcomes=stacked([columns[m] for m in measured]),
         left_out=setup.left_out,

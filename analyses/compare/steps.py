@@ -12,9 +12,11 @@ from scs_eval.analyses.accuracy import Known
 from scs_eval.analyses.catalogue import SHARED, Analysis, compared, imported
 from scs_eval.analyses.compare.metrics import distances
 from scs_eval.analyses.core.cache import ResultCache, key_of
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.result import Result
 from scs_eval.analyses.core.task import Task
+from scs_eval.analyses.core.validation import UNLABELLED
 from scs_eval.errors import InputError, NotApplicableError
 from scs_eval.images import Images, take
 
@@ -102,26 +104,30 @@ def check_analyses(asked: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def make_setup(
-    models: Mapping[str, nn.Module],
-    images: Images | Mapping[str, Images],
-    labels: Tensor,
+    models: Mapping[str, ModelLike],
+    images: ImagesLike | Mapping[str, Images],
+    labels: ArrayLike | None,
     *,
+    classes: Sequence[str] | None,
     analyses: Sequence[str] | None,
-    indices: Tensor | None,
+    indices: ArrayLike | None,
     sizes: Mapping[str, int],
     **options: Any,
 ) -> Setup:
     """The request, checked."""
     if not models:
         raise InputError("expected models to compare, got none")
-    by_model = {name: images[name] if isinstance(images, Mapping) else images for name in models}
-    if wrong := [name for name, batch in by_model.items() if len(batch) != len(labels)]:
+    loaded = {name: as_model(model) for name, model in models.items()}
+    first = images[next(iter(models))] if isinstance(images, Mapping) else images
+    data = as_examples(first, labels, classes=classes, indices=indices)
+    by_model = {name: images[name] if isinstance(images, Mapping) else data.images for name in models}
+    if wrong := [name for name, batch in by_model.items() if len(batch) != len(data.labels)]:
         raise InputError(
-            f"expected the same {len(labels)} images for every model, got {len(by_model[wrong[0]])} for {wrong[0]}"
+            f"expected the same {len(data.labels)} images for every model, got {len(by_model[wrong[0]])} for {wrong[0]}"
         )
-    positions = torch.arange(len(labels)) if indices is None else indices
     return Setup(
-        models=models, images=by_model, labels=labels, indices=positions, analyses=check_analyses(analyses),
+        models=loaded, images=by_model, labels=data.labels, indices=data.indices,
+        classes=data.class_names(next(iter(loaded.values()))), analyses=check_analyses(analyses),
         sizes=check_sizes(sizes), **options,
     )  # fmt: skip
 
@@ -129,6 +135,11 @@ def make_setup(
 def make_steps(setup: Setup) -> Iterator[Step]:
     """All steps, analysis by analysis; none of an analysis that needs grids where there are too few images for one."""
     entries = [compared()[name] for name in setup.analyses]
+    if (setup.labels == UNLABELLED).all():
+        for entry in entries:
+            if "labels" in entry.needs:
+                setup.left_out[f"{entry.name}, all models"] = "it needs the images' classes, and they have none"
+        entries = [entry for entry in entries if "labels" not in entry.needs]
     tasks = {name: setup.task(name) for name in setup.models}
     if any("grids" in entry.needs for entry in entries):
         grids = _grids(setup, list(tasks.values()))

@@ -63,6 +63,11 @@ class Examples:
     indices: Tensor
     settings: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def labelled(self) -> bool:
+        """Whether the images' classes are known."""
+        return not bool((self.labels == UNLABELLED).all())
+
     def class_names(self, model: nn.Module) -> tuple[str, ...]:
         """The names, or the numbers of the model's logits."""
         return self.classes or tuple(map(str, range(count_logits(model, self.images[:1]))))

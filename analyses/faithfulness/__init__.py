@@ -17,7 +17,15 @@ from scs_eval.analyses.attribution.methods import Method
 from scs_eval.analyses.attribution.own_methods import MethodLike, method_name
 from scs_eval.analyses.attribution.similarity import WINDOW
 from scs_eval.analyses.core.inference import BATCH, predict_logits
-from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model, check_several_classes
+from scs_eval.analyses.core.inputs import (
+    ArrayLike,
+    ImagesLike,
+    ModelLike,
+    as_examples,
+    as_labels,
+    as_model,
+    check_several_classes,
+)
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels
 from scs_eval.analyses.faithfulness.bench import Bench, Outcome, stacked
@@ -33,11 +41,11 @@ STEPS = 32
 
 
 def faithfulness(
-    model: nn.Module,
-    images: ArrayLike,
+    model: ModelLike,
+    images: ImagesLike,
     targets: ArrayLike | None = None,
     *,
-    classes: Sequence[str],
+    classes: Sequence[str] | None = None,
     method: MethodLike | Sequence[MethodLike] = ("grad", "ixg", "wx"),
     baseline: str = "black",
     order: str = "signed",
@@ -51,6 +59,7 @@ def faithfulness(
 ) -> FaithfulnessResult:
     """Put methods to the test on images (n, 3, H, W) in [0, 1]; `targets` (n,) are the predicted classes by default.
 
+    images: arrays, or data that bring classes and indices; all of them are held, for an image costs hundreds of passes.
     method: one or several, each as `attribute` takes it.
     baseline: what replaces a pixel of the curves (black, mean, blur), `steps` how often; order: signed or magnitude.
     sigma, samples: of infidelity. indices: where the images came from. progress: told of every method and control done.
@@ -58,13 +67,14 @@ def faithfulness(
     """
     asked = (method,) if isinstance(method, str | Method) or callable(method) else method
     methods = tuple(dict.fromkeys(map(method_name, asked)))
-    model, pictures = as_model(model), as_images(images)
+    model, data = as_model(model), as_examples(images, classes=classes, indices=indices)
+    names, pictures = data.class_names(model), data.images[:]  # the cascade asks every network about all of them
     _check(pictures, methods, baseline=baseline, order=order, sigma=sigma, samples=samples)
-    check_several_classes(classes)
+    check_several_classes(names)
     with torch.inference_mode(False), evaluating(model):
         like = next(model.parameters(), pictures)
         moved = pictures.to(like.device, like.dtype)
-        chosen = _targets(model, moved, targets, classes)
+        chosen = _targets(model, moved, targets, names)
         bench = Bench(
             model=model, images=moved, targets=chosen, baseline=baseline, order=order, steps=steps, sigma=sigma,
             samples=samples, shown=1, seed=seed,
@@ -72,9 +82,9 @@ def faithfulness(
         arrays = _arrays(bench, methods, progress or (lambda _: None))
     return FaithfulnessResult(
         label=label,
-        settings={"device": str(device_of(model)), **bench.settings},
-        classes=tuple(classes),
-        indices=np.arange(len(pictures)) if indices is None else as_labels(indices, what="indices").cpu().numpy(),
+        settings={**data.settings, "device": str(device_of(model)), **bench.settings},
+        classes=names,
+        indices=data.indices.numpy(),
         images=pictures[:1].cpu().numpy().astype(np.float32),
         **arrays,
     )

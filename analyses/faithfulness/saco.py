@@ -28,9 +28,9 @@ def saco(
     def falls(number: int) -> Tensor:
         hidden = group[number] == torch.arange(groups, device=images.device)[:, None, None]
         versions = torch.where(hidden[:, None], means[number], images[number])
-        logits = model(torch.cat([images[number : number + 1], versions])).double()
-        probabilities = logits.softmax(1)[:, targets[number]]
-        return (probabilities[0] - probabilities[1:])[None].cpu()
+        logits = model(torch.cat([images[number : number + 1], versions])).cpu().double()
+        probabilities = logits.softmax(1)[:, int(targets[number])]
+        return (probabilities[0] - probabilities[1:])[None]
 
     changes = torch.cat(shared_map(falls, range(len(images)))).numpy()
     flat, member = values.detach().cpu().double().flatten(1), group.cpu().flatten(1)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:  # the command line reads the options from here, and must not 
 
 
 def localisation(
-    model: "nn.Module",
+    model: "nn.Module | str",
     data: "LabelledImages",
-    mosaics: "Mosaics",
+    mosaics: "Mosaics | None" = None,
     options: LocalisationOptions | None = None,
     *,
     method: "MethodLike" = "wx",
@@ -42,7 +42,8 @@ def localisation(
     """Grid pointing scores of one model by one attribution method, for every cell of every mosaic.
 
     data: images (N, 3, h, h) in [0, 1] with labels, classes and the indices by which `mosaics` knows them.
-    mosaics: from `select_mosaics`, or `choose_mosaics`, `published_mosaics`, `read_mosaics` alone.
+    mosaics: from `select_mosaics`, which also chooses them if none are given, or `choose_mosaics`, `published_mosaics`,
+        `read_mosaics` alone.
     method: as `attribute` takes it: a name, a class of captum.attr, a function of (model, images, targets).
     predictions: (N,) the model's classes of the single images, if they are known: the result then says how many are
         right, of all and of those in the mosaics.
@@ -52,16 +53,20 @@ def localisation(
     from torch import inference_mode
 
     from scs_eval.analyses.attribution.own_methods import method_name
+    from scs_eval.analyses.core.inputs import as_model
     from scs_eval.analyses.localisation.runner import LocalisationRun
 
-    chosen = options or LocalisationOptions()
+    chosen, network = options or LocalisationOptions(), as_model(model)
+    if mosaics is None:
+        mosaics = select_mosaics({label: network}, data, MosaicOptions(protocol=chosen.protocol), seed=seed)[label]
     with inference_mode(False):  # which leaves no graph
-        run = LocalisationRun.prepare(model, data, mosaics, chosen, method=method_name(method), label=label, seed=seed)
+        name = method_name(method)
+        run = LocalisationRun.prepare(network, data, mosaics, chosen, method=name, label=label, seed=seed)
         return run.result(predictions=predictions, checkpoint=checkpoint, progress=progress)
 
 
 def select_mosaics(
-    models: "Mapping[str, nn.Module]",
+    models: "Mapping[str, nn.Module | str]",
     data: "LabelledImages | Mapping[str, LabelledImages]",
     options: MosaicOptions | None = None,
     *,
@@ -71,12 +76,13 @@ def select_mosaics(
 
     data: for all models, or for each its own (as where their input sizes differ).
     """
+    from scs_eval.analyses.core.inputs import as_model
     from scs_eval.analyses.localisation.choice import mosaics_of
     from scs_eval.analyses.localisation.runner import image_logits
 
     of_model = {name: data[name] if isinstance(data, Mapping) else data for name in models}
     logits = {
-        name: image_logits(model, of_model[name].images, classes=len(of_model[name].classes))
+        name: image_logits(as_model(model), of_model[name].images, classes=len(of_model[name].classes))
         for name, model in models.items()
     }
     return mosaics_of(logits, of_model, options or MosaicOptions(), seed=seed)

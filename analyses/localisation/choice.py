@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from scs_eval.analyses.core.labelled_images import LabelledImages
+from scs_eval.analyses.core.validation import check_labels
 from scs_eval.analyses.localisation.mosaics import Mosaics, read_mosaics
 from scs_eval.analyses.localisation.options import BCOS_V2, COUNT, SIDE, MosaicOptions, Order
 from scs_eval.errors import InputError
@@ -33,6 +34,7 @@ def mosaics_of(
 def _mosaics_of_model(
     name: str, logits: Mapping[str, Tensor], data: LabelledImages, options: MosaicOptions, *, seed: int
 ) -> Mosaics:
+    check_labels(data.labels, images=data.images, classes=data.classes)
     if options.replay is not None:
         return _replayed(data, options, model=name)
     size: dict[str, int] = {"side": options.side or SIDE, "count": options.count or COUNT}

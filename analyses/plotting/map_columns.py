@@ -22,12 +22,12 @@ EMPTY = "0 everywhere"
 
 
 class Column(NamedTuple):
-    """One model's maps (k, H, W) with a title, what it predicted, and whether that was right."""
+    """One model's maps (k, H, W) with a title, what it predicted, and whether that was right, if that is known."""
 
     title: str
     maps: np.ndarray
     predictions: Sequence[str]
-    right: Sequence[bool]
+    right: Sequence[bool] | None
 
 
 class _Strip(NamedTuple):
@@ -77,8 +77,10 @@ def _image_strip(images: np.ndarray, names: Sequence[str]) -> _Strip:
 
 
 def _map_strip(column: Column) -> _Strip:
-    words = [f"{'✓' if ok else '✗'} {word}" for word, ok in zip(column.predictions, column.right, strict=True)]
-    colours = ["black" if ok else style.RED for ok in column.right]
+    words, colours = list(column.predictions), ["black"] * len(column.predictions)
+    if column.right is not None:
+        words = [f"{'✓' if ok else '✗'} {word}" for word, ok in zip(words, column.right, strict=True)]
+        colours = ["black" if ok else style.RED for ok in column.right]
     return _Strip(column.title, [scaled(one) for one in column.maps], words, colours)
 
 

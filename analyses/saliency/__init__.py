@@ -17,8 +17,17 @@ from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.completeness import totals
 from scs_eval.analyses.attribution.methods import MapOptions, find_method
 from scs_eval.analyses.attribution.own_methods import MethodLike, method_name
+from scs_eval.analyses.core.batching import images_at_once, slices
 from scs_eval.analyses.core.inference import BATCH, predict_logits
-from scs_eval.analyses.core.inputs import ArrayLike, as_images, as_labels, as_model, check_several_classes
+from scs_eval.analyses.core.inputs import (
+    ArrayLike,
+    Examples,
+    ImagesLike,
+    ModelLike,
+    as_examples,
+    as_model,
+    check_several_classes,
+)
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels
 from scs_eval.analyses.saliency.reductions import find_reduction
@@ -26,13 +35,15 @@ from scs_eval.analyses.saliency.result import SaliencyComparison as SaliencyComp
 from scs_eval.analyses.saliency.result import SaliencyResult as SaliencyResult
 from scs_eval.errors import InputError, did_you_mean
 
+BLOCK = 500  # images held at once, fewer of large ones
+
 
 def saliency(
-    model: nn.Module,
-    images: ArrayLike,
-    labels: ArrayLike,
+    model: ModelLike,
+    images: ImagesLike,
+    labels: ArrayLike | None = None,
     *,
-    classes: Sequence[str],
+    classes: Sequence[str] | None = None,
     method: MethodLike = "grad",
     reduce: str = "max",
     target: str | int = "predicted",
@@ -46,31 +57,34 @@ def saliency(
     accuracy: float | None = None,
     class_accuracy: Mapping[str, float] | None = None,
 ) -> SaliencyResult:
-    """Maps of a class's logit for images (n, 3, H, W) in [0, 1] with labels (n,), and their metrics.
+    """Maps of a class's logit for images (n, 3, H, W) in [0, 1], and their metrics.
 
+    images: arrays with labels (n,), or data that bring labels, classes and indices; without labels nothing is right.
     method: as `attribute` takes it: a name, a class of captum.attr, a function of (model, images, targets).
     target: "predicted", "label", or one class for all images (its name or position).
     reduce: max, mean or norm over the channels' absolute values; sum: |Σ|; positive: the positive part of Σ.
     radius, samples: of max-sensitivity; no samples, no max-sensitivity. indices: where the images came from.
     network: the model's name in the zoo if `label` is another, by which its reference is found.
     """
-    pictures, truth, method = as_images(images), as_labels(labels), method_name(method)
-    _check(pictures, truth, classes, method=method, shown=shown, radius=radius, samples=samples)
-    maps = _explain(
-        as_model(model), pictures, truth, target, classes, method=method, reduce=reduce, seed=seed, radius=radius,
-        samples=samples,
+    model, method = as_model(model), method_name(method)
+    data = as_examples(images, labels, classes=classes, indices=indices)
+    names = data.class_names(model)
+    _check(data, names, target, method=method, shown=shown, radius=radius, samples=samples)
+    maps = _explain_blocks(
+        model, data, target, names, method=method, reduce=reduce, seed=seed, radius=radius, samples=samples
     )  # fmt: skip
+    known = {"device": str(device_of(model)), "radius": radius, "sensitivity_samples": samples, "seed": seed}
     return SaliencyResult(
         label=label,
-        settings={"device": str(device_of(model)), "radius": radius, "sensitivity_samples": samples, "seed": seed},
+        settings={**data.settings, **known},
         model=label,
         method=method,
         reduce=reduce,
-        target=target if isinstance(target, str) else classes[target],
-        classes=tuple(classes),
-        indices=np.arange(len(pictures)) if indices is None else as_labels(indices, what="indices").cpu().numpy(),
-        labels=truth.long().cpu().numpy(),
-        images=pictures[:shown].cpu().numpy().astype(np.float32),
+        target=target if isinstance(target, str) else names[target],
+        classes=names,
+        indices=data.indices.numpy(),
+        labels=data.labels.long().cpu().numpy(),
+        images=data.images[:shown].cpu().numpy().astype(np.float32),
         network=network,
         accuracy=accuracy,
         class_accuracy=dict(class_accuracy or {}),
@@ -79,15 +93,32 @@ def saliency(
 
 
 def _check(
-    images: Tensor, labels: Tensor, classes: Sequence[str], *, method: str, shown: int, radius: float, samples: int
+    data: Examples, classes: Sequence[str], target: str | int, *, method: str, shown: int, radius: float, samples: int
 ) -> None:
     """Raise one line about the first thing that is wrong, before any work."""
     find_method(method)
-    check_images(images)
-    check_labels(labels, images=images, classes=classes)
+    check_images(data.images)
+    if data.labelled or target == "label":
+        check_labels(data.labels, images=data.images, classes=classes)
     check_several_classes(classes)
     if shown < 1 or samples < 0 or not 0 < radius <= 1:
         raise InputError(f"expected shown ≥ 1, samples ≥ 0, 0 < radius ≤ 1, got {shown}, {samples}, {radius}")
+
+
+def _explain_blocks(
+    model: nn.Module, data: Examples, target: str | int, classes: Sequence[str], **options: Any
+) -> dict[str, Any]:
+    """`_explain` of some hundred images at a time: no more are held, only their maps without channels."""
+    parts = [
+        _explain(model, data.images[part], data.labels[part], target, classes, **options)
+        for part in slices(len(data.images), images_at_once(data.images, BLOCK))
+    ]
+    together: dict[str, Any] = {
+        name: None if value is None else np.concatenate([part[name] for part in parts])
+        for name, value in parts[0].items()
+        if name != "seconds"
+    }
+    return {**together, "seconds": sum(part["seconds"] for part in parts) / len(data.images)}
 
 
 def _explain(
@@ -123,7 +154,7 @@ def _explain(
         "top_mass": map_metrics.top_mass(maps.numpy()),
         "class_correlation": map_metrics.map_correlation(likely.numpy(), unlikely.numpy()),
         "max_sensitivity": steadiness,
-        "seconds": seconds / len(images),
+        "seconds": seconds,
         **_sums(model, images, targets, attributions, method, seed),
     }
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def draw(results: Sequence["SaliencyResult"], ax: "Axes | None" = None) -> "Figure":
     """A row for each image that the first result shows, a column for each result."""
     first = results[0]
-    names = np.array(first.classes)
+    names = np.array([*first.classes, "unlabelled"])  # −1 is the last
     shown = first.indices[: len(first.images)]
     columns = [_column(result, shown, several=len({item.method for item in results}) > 1) for result in results]
     rows = [str(name) for name in names[first.labels[: len(shown)]]]
@@ -36,10 +36,12 @@ def _column(result: "SaliencyResult", shown: np.ndarray, *, several: bool) -> Co
     if result.accuracy is not None:
         lines.append(f"{100 * result.accuracy:.1f} % overall")
     own = result.classes[labels[0]]
-    if len(set(labels.tolist())) == 1 and own in result.class_accuracy:
+    labelled = labels[0] >= 0
+    if labelled and len(set(labels.tolist())) == 1 and own in result.class_accuracy:
         lines.append(f"{100 * result.class_accuracy[own]:.0f} % {own}")
     predicted = [result.classes[position] for position in predictions]
-    return Column("\n".join(lines), result.maps[positions], predicted, (predictions == labels).tolist())
+    right = (predictions == labels).tolist() if labelled else None
+    return Column("\n".join(lines), result.maps[positions], predicted, right)
 
 
 def _positions(result: "SaliencyResult", shown: np.ndarray) -> list[int]:
@@ -57,10 +59,11 @@ def _note(results: Sequence["SaliencyResult"]) -> str:
         results[0].target, f"of the class {results[0].target}"
     )
     how = find_reduction(results[0].reduce).words
+    labelled = results[0].labels[0] >= 0
     alone = len(set(results[0].labels[: len(results[0].images)].tolist())) == 1
     known = alone and any(result.class_accuracy for result in results)
     return (
         f"{methods} {whose}, {how}. Each map has its own scale, from 0 to its 99th percentile. "
-        "Below each map, what the model predicts (✓ right, ✗ wrong)."
+        f"Below each map, what the model predicts{' (✓ right, ✗ wrong)' if labelled else ''}."
         + (" Accuracy: overall as recorded in training, of the class on the images at hand." if known else "")
     )

@@ -27,7 +27,7 @@ class SaliencyResult(Result):
     """The maps of one model by one method, for n images.
 
     method, reduce, target: the attribution, what becomes of its channels, and which class was asked about.
-    indices: (n,) which images; labels, predictions, targets: (n,) positions in `classes`.
+    indices: (n,) which images; labels, predictions, targets: (n,) positions in `classes`; labels −1 where unknown.
     maps: (n, H, W) ≥ 0. images: (k, 3, H, W) the first k, which the figure shows.
     gini, entropy, top_mass, class_correlation, max_sensitivity: (n,) as in `map_metrics`; NaN where there is none.
     seconds: per image, for the maps alone. network: its name in the zoo, if the model is called otherwise.
@@ -121,7 +121,7 @@ class SaliencyResult(Result):
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The table, and every image with its classes and metrics."""
-        names = {key: np.array(self.classes)[getattr(self, key)] for key in ("labels", "predictions", "targets")}
+        names = {key: np.array([*self.classes, ""])[getattr(self, key)] for key in ("labels", "predictions", "targets")}
         metrics = {metric: getattr(self, metric) for metric in METRICS}
         columns = {"model": self.model, "method": self.method, "index": self.indices, **names, **metrics}
         return {"table": self.table(), "images": pd.DataFrame(columns)}

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.config import Attack
 from scs_eval.analyses.core.inference import predict_logits
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import evaluating
-from scs_eval.analyses.core.validation import check_images, count_logits
+from scs_eval.analyses.core.validation import check_images, check_labels, count_logits
 from scs_eval.analyses.scorecard import sanity_checks, strength
 from scs_eval.analyses.scorecard.check import Check
 from scs_eval.analyses.scorecard.context import CheckContext
@@ -29,9 +30,9 @@ __all__ = ["PRESETS", "STEPS", "Preset", "Scorecard", "find_preset", "scorecard"
 
 
 def scorecard(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
+    model: ModelLike,
+    images: ImagesLike,
+    labels: ArrayLike | None = None,
     *,
     eps: float,
     attacks: Sequence[Attack] = (Attack(),),
@@ -54,12 +55,16 @@ def scorecard(
     progress: is told after each of STEPS parts.
     """
     chosen = find_preset(preset)
-    check_images(images)
+    model, data = as_model(model), as_examples(images, labels, indices=ids)
+    check_images(data.images)
+    pictures = data.images[:].float().cpu()  # every check asks all of them again
     with evaluating(model):
+        classes = count_logits(model, pictures[:1])
+        check_labels(data.labels, images=pictures, classes=[""] * classes)
         context = CheckContext(
-            model=model, images=images.float().cpu(), labels=labels.long().cpu(), eps=eps, attack=attacks[0],
-            logits=predict_logits(model, images.float(), classes=count_logits(model, images[:1])), seed=seed,
-            ids=torch.arange(len(images)) if ids is None else ids, batch_size=batch_size,
+            model=model, images=pictures, labels=data.labels.long().cpu(), eps=eps, attack=attacks[0],
+            logits=predict_logits(model, pictures, classes=classes), seed=seed, ids=data.indices,
+            batch_size=batch_size,
         )  # fmt: skip
         context.reported = ~context.right | (_attack_now(context, attacks) if reported is None else reported.cpu())
         afresh = afresh or _afresh(context, chosen.afresh)
@@ -68,7 +73,7 @@ def scorecard(
         )
     return Scorecard(
         label=label,
-        settings={"seed": seed, "preset": preset, "n": len(images), "batch_size": batch_size},
+        settings={"seed": seed, "preset": preset, "n": len(pictures), "batch_size": batch_size},
         eps=eps,
         norm=attacks[0].norm,
         checks=tuple(tuple(check) for check in checks),  # type: ignore[misc]

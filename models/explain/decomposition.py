@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from scs_eval.errors import InputError
 from scs_eval.models.explain.activations import capture_output
 from scs_eval.models.explain.dynamic_linear import explanation_mode
+from scs_eval.models.explain.precision import exact_products
 from scs_eval.models.layers.attention import HeldAttention
 from scs_eval.models.layers.encoding import AddInverse
 from scs_eval.models.layers.token_norm import TokenNorm
@@ -93,7 +94,7 @@ def _check(model: nn.Module) -> None:
 def _full_precision(images: Tensor) -> Iterator[None]:
     """With gradients whatever the caller's mode, and not in autocast's precision, which changes W(x) by 1 to 10 %."""
     kind = images.device.type
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(kind, enabled=False):
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(kind, enabled=False), exact_products():
         yield
 
 

@@ -1,5 +1,7 @@
 """A command for an analysis of the catalogue that has no file in commands/: its `run` on every model."""
 
+from functools import partial
+
 import click
 
 from scs_eval.analyses.catalogue import Analysis, imported
@@ -27,7 +29,8 @@ def make_command(entry: Analysis) -> click.Command:
                     model=named.model, label=name, images=data.images, labels=data.labels, classes=data.classes,
                     indices=data.indices, seed=request.seed,
                 )  # fmt: skip
-                results.append(imported(entry.run)(task).with_settings(session.settings(data)))
+                result = session.result(partial(imported(entry.run), task), name)
+                results.append(result.with_settings(session.settings(data)))
                 advance(1, name)
             session.finish(side_by_side(results, label=request.out.name))
 

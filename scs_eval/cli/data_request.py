@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from scs_eval.cli.output import say
-from scs_eval.cli.params import COUNT, complete_source
+from scs_eval.cli.params import COUNT, INDICES, complete_source
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,13 +23,26 @@ class DataRequest:
 
     source: Annotated[
         str,
-        "Images: sample (bundled), cifar10, or a folder of class folders.",
+        "Images: sample (bundled), cifar10, cifar100, mnist, fashion-mnist, cifar10-c:CORRUPTION, an image, a folder "
+        "of images or of class folders, or an .npz file.",
         {"flag": "--data", "shell_complete": complete_source},
     ] = "sample"
     data_dir: Annotated[
-        str | None, "Folder to look for cifar10 in, before $SCS_EVAL_DATA and the user cache.", {"type": click.Path()}
+        str | None,
+        "Folder to look for cifar10 and the like in, before $SCS_EVAL_DATA and the user cache.",
+        {"type": click.Path()},
     ] = None
     n: Annotated[int | None, ALL_IMAGES, {"flag": "-n", "type": COUNT}] = None
+    indices: Annotated[
+        tuple[int, ...] | None,
+        "Only these images, by their index in the original set: 3,10 or a file of numbers.",
+        {"type": INDICES},
+    ] = None
+    exclude: Annotated[
+        tuple[int, ...] | None,
+        "None of these images, such as those that a model was trained on: 3,10 or a file of numbers.",
+        {"type": INDICES},
+    ] = None
     skip_bad: Annotated[bool, "Leave out unreadable images of a folder and say how many."] = False
     size: Annotated[
         int | None,
@@ -57,8 +70,9 @@ class DataRequest:
         with warnings.catch_warnings():  # restores showwarning, too
             warnings.showwarning = lambda message, *_: say(f"Warning: {message}", err=True)
             return load_data(
-                self.source, data_dir=self.data_dir, n=n, seed=seed, skip_bad=self.skip_bad, size=side, **folder
-            )
+                self.source, data_dir=self.data_dir, n=n, seed=seed, skip_bad=self.skip_bad, size=side,
+                indices=self.indices, exclude=self.exclude, **folder,
+            )  # fmt: skip
 
     def read_some(self, *, default_n: int, **options: Any) -> "ImageData":
         """n images, or `default_n`; without n all of a source that has fewer."""
@@ -85,4 +99,6 @@ def targets_of(data: "ImageData", target: str) -> Any:
 
     if target == "predicted":
         return None
+    if target == "label" and not data.labelled:
+        raise InputError("--target label needs the images' classes, and they have none; explain the predicted class")
     return data.labels if target == "label" else torch.full_like(data.labels, class_position(target, data.classes))

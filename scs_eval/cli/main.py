@@ -30,6 +30,7 @@ AFTER = {
     "train": "Train one model; its records, checkpoints and weights go to a directory.",
     "zoo": "Train many models, one after another or on a cluster.",
     "convert": "Swap the layers of any network for SCS, B-cos or other layers.",
+    "export": "Write a network as a file that ONNX Runtime or torch alone can run.",
 }
 FULL = (errno.ENOSPC, errno.EDQUOT)  # no room on the disk, or for this user
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scs_eval.errors import InputError, printable
+from scs_eval.errors import NotApplicableError, printable
 
 if TYPE_CHECKING:
     from scs_eval.analyses.core.result import Result
@@ -69,6 +69,6 @@ def say(message: object, *, err: bool = False) -> None:
 def report_left_out(results: Sequence[object], reasons: Sequence[str]) -> None:
     """A line on stderr for each; if there is no result at all, they are why."""
     if not results:
-        raise InputError("; ".join(reasons))
+        raise NotApplicableError("; ".join(reasons))
     for reason in reasons:
         say(f"Left out: {' '.join(reason.split())}", err=True)

@@ -1,5 +1,6 @@
 """What is typed: click types, and options that are made from the fields of a dataclass. No torch here."""
 
+import csv
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from scs_eval.errors import InputError, shortened
 from scs_eval.ranges import parse_number, parse_range
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+DATA_NAMES = ("sample", "cifar10", "cifar100", "mnist", "fashion-mnist")
 CHEAP_N, COSTLY_N = 100, 20  # images that maps are measured on, by what the method costs
 LARGEST = 2**63 - 1  # of a whole number: what every library takes as a seed or a count
 
@@ -69,18 +71,42 @@ class Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class Indices(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Whole numbers between commas, each once."""
+    """Whole numbers between commas, or a file of them: a line each, or a table with a column `index`."""
 
-    name = "I,J,…"
+    name = "I,J,…|FILE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers in the order they were typed."""
+        """The numbers in the order they were given, each once."""
         if isinstance(value, tuple):
             return value
+        text = str(value)
         try:
-            return tuple(dict.fromkeys(Whole().convert(part, param, ctx) for part in str(value).split(",")))
+            words = read_numbers(Path(text)) if is_there(text) else text.split(",")
+            return tuple(dict.fromkeys(Whole().convert(part, param, ctx) for part in words))
         except InputError:
-            raise InputError(f"expected {_flag(param)} as whole numbers such as 3,10, got {shortened(value)}") from None
+            raise InputError(
+                f"expected {_flag(param)} as whole numbers such as 3,10 or a file of them, got {shortened(text)}"
+            ) from None
+
+
+def is_there(text: str) -> bool:
+    """Whether the text is the path of a file."""
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+
+
+def read_numbers(path: Path) -> list[str]:
+    """The words of a file of numbers; of a table with a heading `index`, that column."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"expected a text file of whole numbers, got {path} ({type(error).__name__})") from error
+    heading = lines[0].split(",") if lines else []
+    if "index" in heading:
+        return [row["index"] or "" for row in csv.DictReader(lines)]
+    return [word for line in lines for word in line.replace(",", " ").split()]
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg,unused-ignore]
@@ -233,7 +259,7 @@ def training_options(function: Function) -> Function:
 
 def complete_source(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the names of data sources, then folders."""
-    names = [CompletionItem(name) for name in ("sample", "cifar10") if name.startswith(incomplete)]
+    names = [CompletionItem(name) for name in DATA_NAMES if name.startswith(incomplete)]
     return names or [CompletionItem(incomplete, type="dir")]
 
 

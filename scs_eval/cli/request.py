@@ -1,6 +1,7 @@
 """What every analysis is asked for, as one object: models, images, device, seed, and where the result goes."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from scs_eval.cli.cluster_request import cluster_options, part_options, submit_request
 from scs_eval.cli.data_request import ALL_IMAGES, DataRequest, data_settings
 from scs_eval.cli.output import finish, folder_name, out_option, say
 from scs_eval.cli.params import MODEL, SEED, options_from, source_options
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 REFERENCE = "The model that the others are compared with.  [default: the architecture's convolution network]"
+R = TypeVar("R", bound="Result")
+DESCRIPTION_FILE = "result.json"  # as `storage` calls it, which would import numpy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +33,9 @@ class Request:
     """A request as it was typed. `open` loads the models; nothing is loaded before.
 
     typed: the models in the user's words, after which the folder of the result is named.
-    reference: the label of the model that the others are compared with, if not by the rule.
+    reference: the label of the model that the others are compared with, if not by the rule. tf32: let a GPU round the
+    factors of products, which is faster and changes logits by about a thousandth. only, parts: of a cluster's
+    job: the label of the model it is about, and where its results are kept for the job that merges.
     """
 
     analysis: str
@@ -40,6 +46,9 @@ class Request:
     device: str
     target: Path | None
     reference: str | None = None
+    tf32: bool = False
+    only: str | None = None
+    parts: Path | None = None
 
     @property
     def out(self) -> Path:
@@ -50,6 +59,11 @@ class Request:
         """The same request for the other models."""
         return replace(self, models=tuple(asked for asked in self.models if asked.label not in labels))
 
+    def alone(self) -> "Request":
+        """The request for the one model that a cluster's job is about; the folder keeps its name."""
+        models = tuple(asked for asked in self.models if asked.label == self.only)
+        return replace(self, models=models, target=self.out)
+
     @contextmanager
     def open(self) -> Iterator["Session"]:
         """The models loaded, where they are to compute; inside, work is shared with torchrun's other processes.
@@ -57,9 +71,11 @@ class Request:
         All of them first: a misspelt name should not cost the work before it.
         """
         from scs_eval.devices import choose_device
+        from scs_eval.models.explain.precision import allow_tf32
         from scs_eval.report.folder import check_target
 
         check_target(self.out)
+        allow_tf32(self.tf32)
         with shared_work():
             device = choose_device(self.device)
             classes = self._classes_of_data()
@@ -103,16 +119,20 @@ class Session:
         *,
         default_n: int,
         class_name: str | None = None,
-        indices: tuple[int, ...] | None = None,
     ) -> "ImageData":
-        """The images that were asked for, dealt class by class, at the size of a model."""
+        """The images that were asked for, dealt class by class, at the size of a model.
+
+        Those of --indices all and in that order, unless -n asks for so many of them.
+        """
 
         def read(options: dict[str, Any]) -> "ImageData":
-            data, some = self.request.data, class_name is None and indices is None
+            data = self.request.data
+            indices = data.indices if data.n is None else None
+            some = class_name is None and indices is None
             images = data.read_some(default_n=default_n, **options) if some else data.read(n=None, **options)
             return self._selected(images, class_name=class_name, indices=indices, default_n=default_n)
 
-        return self._once((class_name, indices, default_n), label, read)
+        return self._once((class_name, default_n), label, read)
 
     def _selected(self, images: "ImageData", *, class_name: str | None, **options: Any) -> "ImageData":
         from scs_eval.analyses.saliency import class_position
@@ -138,13 +158,44 @@ class Session:
         """What a result depends on in its images."""
         return data_settings(data, seed=self.request.seed)
 
+    def asked(self, label: str) -> bool:
+        """Whether this model is to be worked on: all, unless this is one job of several."""
+        return self.request.only in (None, label)
+
+    def result(self, compute: "Callable[[], R]", *key: str) -> "R":
+        """What `compute` gives for the model and so on that the key names; of a cluster's jobs, kept in the parts."""
+        from scs_eval.analyses.core.parallel import barrier, broadcast_from_main, is_main_process
+        from scs_eval.analyses.core.storage import load_result
+        from scs_eval.report.folder import replacing
+
+        if self.request.parts is None:
+            return compute()
+        folder = self.request.parts / folder_name(key)
+        if broadcast_from_main((folder / DESCRIPTION_FILE).is_file):
+            return load_result(folder)  # type: ignore[return-value]
+        found = compute()
+        if is_main_process():
+            with replacing(folder) as new:
+                found.save(new)
+        barrier()
+        return found
+
     def finish(self, result: "Result") -> None:
-        """Write the result, each model beside its reference; print its summary and, last, where it is."""
+        """Write the result, each model beside its reference; print its summary and, last, where it is.
+
+        One of several jobs leaves that to the last.
+        """
+        from scs_eval.analyses.core.parallel import is_main_process
         from scs_eval.analyses.core.result import Comparison
 
+        if self.request.only is not None:
+            return
         if isinstance(result, Comparison):
             result = replace(result, references=self.references())
         finish(result, self.request.out)
+        if self.request.parts is not None and is_main_process():
+            for path in self.request.parts.glob(f"*/{DESCRIPTION_FILE}"):
+                shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def _network(named: NamedModel) -> str:
@@ -153,11 +204,12 @@ def _network(named: NamedModel) -> str:
 
 
 def request_options(
-    analysis: str, *, default: Sequence[str] | None = None, n_help: str = ALL_IMAGES
+    analysis: str, *, default: Sequence[str] | None = None, n_help: str = ALL_IMAGES, together: bool = False
 ) -> Callable[[Function], Function]:
     """Everything that goes into a `Request`; the command gets it as `request`.
 
-    default: the models where none are named; None asks for at least one.
+    default: the models where none are named; None asks for at least one. together: what one model is asked depends on
+    the others, so that a cluster's job about one of them needs all.
     """
 
     def decorate(function: Function) -> Function:
@@ -165,6 +217,7 @@ def request_options(
         def wrapper(
             *arguments: Any, bare: tuple[str, ...], models: tuple[str, ...], arch: str | None, weights: str | None,
             normalize: str | None, data: DataRequest, seed: int, device: str, out: Path | None, reference: str | None,
+            cluster: str | None, cluster_option: tuple[str, ...], only: str | None, parts: Path | None, tf32: bool,
             **options: Any,
         ) -> Any:  # fmt: skip
             typed = (*bare, *models)
@@ -179,13 +232,21 @@ def request_options(
                 device=device,
                 target=out,
                 reference=reference,
+                tf32=tf32,
+                only=only,
+                parts=parts,
             )
             check_reference(request)
-            return function(*arguments, request=request, **options)
+            if cluster is not None:
+                return submit_request(request, cluster, cluster_option)
+            if cluster_option:
+                raise InputError("--cluster-option needs --cluster slurm or local")
+            alone = only is not None and not together
+            return function(*arguments, request=request.alone() if alone else request, **options)
 
         own = list(getattr(wrapper, "__click_params__", ()))  # in the help they stand behind the models
         wrapper.__click_params__ = []  # type: ignore[attr-defined]
-        wrapper = device_option(out_option(wrapper))
+        wrapper = device_option(tf32_option(out_option(cluster_options(part_options(wrapper)))))
         wrapper = click.option("--reference", help=REFERENCE)(wrapper)
         wrapper = click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of every random choice.")(
             wrapper
@@ -208,6 +269,9 @@ def check_reference(request: Request) -> None:
         raise InputError(f"expected --reference to be one of the models, got {request.reference!r}; {hint}")
 
 
+tf32_option = click.option(
+    "--tf32", is_flag=True, help="Let a GPU round the factors of products to 10 bits: faster, and W(x) inexact."
+)
 EVERY_SEED = "*@*"  # every trained model, with every seed
 device_option = click.option(
     "--device", default="auto", show_default=True, help="Where to compute: cpu, cuda, cuda:1, mps; auto takes a GPU."

@@ -7,12 +7,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from scs_eval import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHORT = 12  # characters of a digest in a table
 
 
 def provenance(settings: Mapping[str, Any], *, command: Sequence[str]) -> dict[str, Any]:
@@ -28,6 +33,19 @@ def provenance(settings: Mapping[str, Any], *, command: Sequence[str]) -> dict[s
         "platform": f"{sys.platform} {platform.machine()}",
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
+
+
+def with_provenance(table: "pd.DataFrame", settings: Mapping[str, Any]) -> "pd.DataFrame":
+    """The table with the data, which of them (the beginning of their indices' sha256) and the seed behind its columns.
+
+    So a table that left its folder still says what it is about. What a result does not know is left out.
+    """
+    known = {
+        "data": settings.get("data"),
+        "data_indices": str(settings.get("indices_sha256", ""))[:SHORT] or None,
+        "data_seed": settings.get("seed") if "data" in settings else None,
+    }
+    return table.assign(**{name: value for name, value in known.items() if value is not None and name not in table})
 
 
 def _versions() -> dict[str, str]:

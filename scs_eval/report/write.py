@@ -10,7 +10,7 @@ from scs_eval.analyses.core.result import Result
 from scs_eval.report.factors import with_factors
 from scs_eval.report.folder import FILES, RUN, check_target, list_files, replacing
 from scs_eval.report.markdown import markdown
-from scs_eval.report.provenance import provenance
+from scs_eval.report.provenance import provenance, with_provenance
 
 
 class FigureError(RuntimeError):
@@ -27,9 +27,9 @@ def write_result(
 ) -> Path:
     """Write a result into the directory `out` and return it.
 
-    table.csv (and what else `tables` has; with layer, activation and pooling of zoo networks), table.md (the summary),
-    figure.png and .pdf, of a chart .svg as well (and what else `figures` has), arrays.npz and result.json (from which
-    `load_result` makes the result again), run.json (how it was made).
+    table.csv (and what else `tables` has; with layer, activation and pooling of zoo networks, and where the images
+    came from), table.md (the summary), figure.png and .pdf, of a chart .svg as well (and what else `figures` has),
+    arrays.npz and result.json (from which `load_result` makes the result again), run.json (how it was made).
     beside: writes further files into the directory that it is given, with what run.json will say.
     failures: takes a line for a figure that cannot be drawn; without it that raises once all else is written.
     A result that is there already is replaced whole, once the new one is complete; anything else is left alone.
@@ -40,7 +40,8 @@ def write_result(
     with replacing(target) as directory:
         result.save(directory)
         for name, frame in result.tables().items():
-            with_factors(frame).to_csv(directory / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
+            table = with_provenance(with_factors(frame), result.settings)
+            table.to_csv(directory / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
         (directory / "table.md").write_text(markdown(result.summary()), encoding="utf-8")
         run = provenance(result.settings, command=command) | {"seconds": result.seconds_taken()}
         _write_figures(result, directory, failed)

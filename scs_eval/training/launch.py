@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scs_eval.errors import InputError
+from scs_eval import cluster as cluster_jobs
 from scs_eval.training.job import Job
 from scs_eval.training.processes import REQUEUE
 from scs_eval.training.run import train
 
-DEFAULTS = {"name": "scs-eval", "timeout_min": 24 * 60}  # submitit's own limit is five minutes
-REQUEUES = 1000  # when the time runs out: every attempt goes on where the one before stopped
-NOTICE_SECONDS = 300  # before the time is up: an evaluation, which does not look for signals, may take a while
 GRACE_SECONDS = 600  # SLURM queues a preempted job again if that is still there when its grace is over
 
 
@@ -32,6 +29,7 @@ class ClusterTask:
         """
         from scs_eval.training.run import train
 
+        cluster_jobs.as_process_group()
         stopped_by = train(self.job, resume=True).stopped_by
         if stopped_by in REQUEUE:
             os.kill(os.getpid(), stopped_by)
@@ -47,30 +45,11 @@ class ClusterTask:
         return DelayedSubmission(self)
 
 
-def submit(jobs: list[Job], *, cluster: str, logs: Path, parameters: dict[str, Any]) -> list[str]:
-    """Submit one job a model and return their ids; parameters are submitit's, such as slurm_partition.
-
-    Jobs of this machine all start at once and see all its GPUs, unless the parameters say otherwise.
-    """
-    try:
-        from submitit import AutoExecutor
-    except ImportError as error:
-        raise InputError("--cluster needs submitit: pip install 'scs-eval[cluster]'") from error
-    executor = AutoExecutor(folder=logs, cluster=cluster, **{f"{cluster}_max_num_timeout": REQUEUES})
-    try:
-        executor.update_parameters(**{**DEFAULTS, **_usual(cluster), **parameters})
-    except (NameError, TypeError, AssertionError) as error:
-        raise InputError(f"submitit refuses the cluster options: {error}") from error
-    return [executor.submit(ClusterTask(job)).job_id for job in jobs]
-
-
-def _usual(cluster: str) -> dict[str, int]:
-    """On this machine all GPUs, which submitit would hide from its jobs; under SLURM time enough to stop."""
-    if cluster == "slurm":
-        return {"slurm_signal_delay_s": NOTICE_SECONDS}
-    import torch
-
-    return {"gpus_per_node": torch.cuda.device_count()}
+def submit(jobs: list[Job], *, cluster: str, logs: Path, parameters: dict[str, Any]) -> dict[str, str]:
+    """Submit one job a model, unless it is on its way already; the numbers of the jobs by the models' labels."""
+    return cluster_jobs.submit(
+        {job.label: ClusterTask(job) for job in jobs}, cluster=cluster, logs=logs, parameters=parameters
+    )
 
 
 @dataclass(frozen=True)

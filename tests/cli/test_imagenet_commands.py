@@ -44,9 +44,9 @@ def taught(name: str, folder: Path, file: Path) -> Path:
     for module in model.modules():
         if hasattr(module, "momentum"):
             module.momentum = 1.0
-    model.train()(data.images)
+    model.train()(data.images[:])
     head = [module for module in model.modules() if isinstance(module, nn.Conv2d | nn.Linear)][-1]
-    features = peer.heard(head, lambda: model.eval()(data.images))
+    features = peer.heard(head, lambda: model.eval()(data.images[:]))
     features = features.mean((2, 3)) if features.ndim == 4 else features
     means = torch.stack([features[data.labels == label].mean(0) for label in range(len(data.classes))])
     offsets, middle = means - means.mean(0), (means + means.mean(0)) / 2

@@ -1,7 +1,8 @@
-"""Two gloo processes share the images of every analysis: tables and arrays are those of one process, to the bit."""
+"""Two nodes of a process each share the images of every analysis: tables and arrays are those of one, to the bit."""
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -48,12 +49,32 @@ def torchrun(*words: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([*launch, *map(str, words)], capture_output=True, text=True, env=environment, timeout=600)
 
 
+def two_nodes(*words: object) -> "subprocess.CompletedProcess[str]":
+    """torchrun once for each of two nodes, both of which are this machine; what the first of them printed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
+    launch += ["--master-addr", "127.0.0.1", "--master-port", str(port)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    nodes = [
+        subprocess.Popen(
+            [*launch, "--node-rank", str(rank), *map(str, words)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    printed = [node.communicate(timeout=600) for node in nodes]
+    code = next((node.returncode for node in nodes if node.returncode), 0)
+    return subprocess.CompletedProcess(launch, code, printed[0][0], printed[0][1] + printed[1][1])
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     """The folders of one process and of two, what each of the two did, and what the two printed."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     (two / "commands.json").write_text(json.dumps(COMMANDS))
-    printed = torchrun(Path(__file__).parents[1] / "helpers" / "run_commands.py", two / "commands.json", two)
+    printed = two_nodes(Path(__file__).parents[1] / "helpers" / "run_commands.py", two / "commands.json", two)
     assert printed.returncode == 0, printed.stderr
     assert run_commands.run(COMMANDS, one) == dict.fromkeys(COMMANDS, 0)
     return one, two, [json.loads((two / f"{rank}.json").read_text()) for rank in (0, 1)], printed

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -765,11 +766,15 @@ def test_a_cluster_gets_one_job_a_model(tmp_path, monkeypatch):
             chosen = {"slurm_partition": "gpu", "timeout_min": 90}
             assert parameters == {"name": "scs-eval", "slurm_signal_delay_s": 300, **chosen}
 
+        def batch(self):
+            return nullcontext()  # one array
+
         def submit(self, task):
             submitted.append(task)
             return type("Job", (), {"job_id": str(len(submitted))})
 
     monkeypatch.setattr("submitit.AutoExecutor", Executor)
+    monkeypatch.setattr("scs_eval.cluster.as_process_group", lambda: None)
     chosen = ("--cluster-option", "slurm_partition=gpu", "--cluster-option", "timeout_min=90")
     numbers = ("--epochs", "1", "--batch-size", "8")
     done = run(["zoo", "train", "tiny_*", "--out", str(tmp_path), "--cluster", "slurm", *chosen, *numbers])

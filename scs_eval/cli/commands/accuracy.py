@@ -1,5 +1,7 @@
 """`scs-eval accuracy`: how often each model is right, beside the paper."""
 
+from functools import partial
+
 import click
 
 from scs_eval.cli.params import COUNT
@@ -34,9 +36,10 @@ def command(request: Request, batch_size: int | None) -> None:
         with progress("accuracy", sum(map(len, data.values()))) as advance:
             for name, named in session.models.items():
                 advance(0, name)
-                result = accuracy(
-                    named.model, data[name], label=name, batch_size=batch_size, progress=advance,
+                run = partial(
+                    accuracy, named.model, data[name], label=name, batch_size=batch_size, progress=advance,
                     known=known_facts(named.origin, named.architecture, data=data[name].source),
                 )  # fmt: skip
+                result = session.result(run, name)
                 results.append(result.with_settings(session.settings(data[name])))
         session.finish(side_by_side(results, label=request.out.name))

@@ -1,5 +1,7 @@
 """`scs-eval calibration`: is a model right as often as it says?"""
 
+from functools import partial
+
 import click
 
 from scs_eval.cli.params import COUNT
@@ -33,9 +35,10 @@ def command(request: Request, bins: int, batch_size: int) -> None:
         for name, named in session.models.items():
             data = session.all_images(name, n=request.data.n)
             with progress(name, len(data)) as advance:
-                result = calibration(
-                    named.model, data.images, data.labels, classes=data.classes, label=name, bins=bins,
+                run = partial(
+                    calibration, named.model, data.images, data.labels, classes=data.classes, label=name, bins=bins,
                     seed=request.seed, indices=data.indices, batch_size=batch_size, progress=advance,
                 )  # fmt: skip
+                result = session.result(run, name)
             results.append(result.with_settings(session.settings(data)))
         session.finish(side_by_side(results, label=request.out.name))

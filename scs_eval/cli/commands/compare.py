@@ -68,7 +68,11 @@ class CompareOptions:
 
 
 @click.command()
-@request_options("compare", n_help=f"Images that all analyses choose from, evenly over the classes.  [default: {POOL}]")
+@request_options(
+    "compare",
+    together=True,
+    n_help=f"Images that all analyses choose from, evenly over the classes.  [default: {POOL}]",
+)
 @options_from(CompareOptions, into="options")
 @click.pass_context
 def command(context: click.Context, request: Request, options: CompareOptions) -> None:
@@ -103,6 +107,8 @@ def command(context: click.Context, request: Request, options: CompareOptions) -
     )
     with request.open() as session:
         result = run(session, options, analyses=analyses, eps=eps, sizes=sizes)
+        if request.only is not None:
+            return
         data = session.images(result.models[0], default_n=POOL)
         result = described(result, session, data, sizes=sizes, seconds=time.time() - started)
         page, undrawn = write(session, result, gates)
@@ -150,7 +156,7 @@ def run(
             {name: named.model for name, named in models.items()}, {name: some.images for name, some in data.items()},
             first.labels, classes=first.classes, indices=first.indices, analyses=analyses, method=options.method,
             eps=eps, sizes=sizes, seed=request.seed, label=request.out.name, store=cache,
-            begin=bar.begin, advance=bar.advance,
+            begin=bar.begin, advance=bar.advance, only=request.only,
             twins=twins, known=known, references=session.references(),
         )  # fmt: skip
 

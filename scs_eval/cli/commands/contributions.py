@@ -1,15 +1,17 @@
 """`scs-eval contributions`: what each pixel adds to a logit or a neuron, and how complete that is."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
 from scs_eval.cli.data_request import targets_of
 from scs_eval.cli.output import say
-from scs_eval.cli.params import INDICES, options_from
+from scs_eval.cli.params import options_from
 from scs_eval.cli.request import Request, Session, request_options
 from scs_eval.errors import InputError
+from scs_eval.progress import progress
 
 if TYPE_CHECKING:
     from scs_eval.analyses.contributions import ContributionsResult
@@ -24,9 +26,6 @@ class ContributionsOptions:
     """What is explained, of which images."""
 
     class_name: Annotated[str | None, "Only images of this class.", {"flag": "--class", "metavar": "NAME"}] = None
-    indices: Annotated[
-        tuple[int, ...] | None, "Only these images, by their index in the original set.", {"type": INDICES}
-    ] = None
     target: Annotated[str, "Class to explain: predicted, label or a name."] = "predicted"
     style: Annotated[
         Literal["paper", "bcos-v2"],
@@ -101,11 +100,17 @@ def explain_logits(request: Request, options: ContributionsOptions) -> None:
     from scs_eval.analyses.core.result import side_by_side
 
     with request.open() as session:
+        given = {name: explained(session, name, options, default_n=DEFAULT_N) for name in session.models}
         results = []
-        for name, named in session.models.items():
-            shared = explained(session, name, options, default_n=DEFAULT_N)
-            result = contributions(named.model, **shared.arguments, extras=options.extras)
-            results.append(result.with_settings(shared.settings))
+        with progress("contributions", sum(len(shared.arguments["images"]) for shared in given.values())) as advance:
+            for name, shared in given.items():
+                advance(0, name)
+                network = session.models[name].model
+                run = partial(
+                    contributions, network, **shared.arguments, extras=options.extras, progress=advance
+                )  # fmt: skip
+                result = session.result(run, name)
+                results.append(result.with_settings(shared.settings))
         whole = side_by_side(results, label=request.out.name)
         if options.audit:
             show_audit(whole)
@@ -123,10 +128,11 @@ def explain_layers(request: Request, options: ContributionsOptions) -> None:
         results = []
         for name, named in session.models.items():
             shared = explained(session, name, options, default_n=SEARCHED)
-            result = neurons(
-                named.model, **shared.arguments, layer=str(options.layer), channels=options.neurons,
+            run = partial(
+                neurons, named.model, **shared.arguments, layer=str(options.layer), channels=options.neurons,
                 directions=options.direction_count,
             )  # fmt: skip
+            result = session.result(run, name)
             results.append(result.with_settings(shared.settings))
         session.finish(side_by_side(results, label=request.out.name))
         for result in results:
@@ -144,10 +150,9 @@ class Explained:
 
 def explained(session: Session, name: str, options: ContributionsOptions, *, default_n: int) -> Explained:
     """The images and targets of a model."""
-    data = session.images(name, class_name=options.class_name, indices=options.indices, default_n=default_n)
+    data = session.images(name, class_name=options.class_name, default_n=default_n)
     arguments = {
-        "images": data.images, "targets": targets_of(data, options.target), "labels": data.labels,
-        "classes": data.classes, "indices": data.indices, "label": name, "picture": options.style,
+        "images": data, "targets": targets_of(data, options.target), "label": name, "picture": options.style,
     }  # fmt: skip
     return Explained(arguments, {**session.settings(data), "target": options.target, "style": options.style})
 

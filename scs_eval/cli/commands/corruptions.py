@@ -1,6 +1,7 @@
 """`scs-eval corruptions`: accuracy under noise, blur, weather and compression."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,7 +61,8 @@ def command(request: Request, options: CorruptionOptions) -> None:
         for name in session.models:
             data = session.images(name, default_n=DEFAULT_N)
             with progress(name, len(data)) as advance:
-                results.append(run(session, name, data, replace(options, names=names), advance))
+                work = partial(run, session, name, data, replace(options, names=names), advance)
+                results.append(session.result(work, name))
         session.finish(side_by_side(results, label=request.out.name))
 
 

@@ -1,6 +1,7 @@
 """`scs-eval faithfulness`: whether the maps say what the model does."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
@@ -76,12 +77,14 @@ def run_all(session: Session, options: FaithfulnessOptions, methods: tuple[str, 
             advance(0, name)
             data = session.images(name, class_name=options.class_name, default_n=default_n)
             try:
-                result = faithfulness(
-                    named.model, data.images, targets_of(data, options.target), classes=data.classes, method=methods,
-                    baseline=options.baseline, order=options.order, steps=options.steps, sigma=options.sigma,
+                run = partial(
+                    faithfulness, named.model, data.images, targets_of(data, options.target), classes=data.classes,
+                    method=methods, baseline=options.baseline, order=options.order, steps=options.steps,
+                    sigma=options.sigma,
                     label=name, indices=data.indices, seed=session.request.seed,
                     progress=advance,
                 )  # fmt: skip
+                result = session.result(run, name)
             except NotApplicableError as error:
                 reasons.append(f"{name}: {error}")
                 continue

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +26,9 @@ Failure = Exception | None
 
 
 @click.command()
-@request_options("localisation", n_help=f"Grids to play, as far as there are images.  [default: {COUNT}]")
+@request_options(
+    "localisation", together=True, n_help=f"Grids to play, as far as there are images.  [default: {COUNT}]"
+)
 @click.option("--method", "methods", multiple=True, default=("wx",), show_default=True, help="Repeatable, or all.")
 @options_from(LocalisationOptions, into="options")
 @options_from(
@@ -75,7 +78,8 @@ def command(
         session.finish(side_by_side(results, label=request.out.name))
         if failure is not None:
             raise failure
-        shutil.rmtree(unfinished(request), ignore_errors=True)
+        if request.only is None:
+            shutil.rmtree(unfinished(request), ignore_errors=True)
 
 
 def reads_square(method: str) -> bool:
@@ -152,13 +156,13 @@ def run_all(
         )  # fmt: skip
         return result.with_settings({**session.settings(data[name]), "look": result.seen})
 
-    jobs = [(name, method) for name in session.models for method in methods]
+    jobs = [(name, method) for name in session.models for method in methods if session.asked(name)]
     results, reasons, failures = [], [], []
     with progress("localisation", sum(len(mosaics[name]) for name, _ in jobs)) as advance:
         for name, method in jobs:
             advance(0, f"{name} {method}")
             try:
-                results.append(run(name, method, advance))
+                results.append(session.result(partial(run, name, method, advance), name, method))
             except NotApplicableError as error:
                 reasons.append(f"{name}, {method}: {error}")
                 advance(len(mosaics[name]))

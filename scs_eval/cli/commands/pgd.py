@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -95,11 +96,13 @@ def command(request: Request, attacks: tuple[str, ...], attack_options: dict[str
         for name in session.models:
             images = len(session.images(name, default_n=DEFAULT_N))
             with progress(name, images + STEPS * check_cost(images, sweep)) as advance:
-                results.append(run(session, name, chosen, sweep, parts, advance))
+                work = partial(run, session, name, chosen, sweep, parts, advance)
+                results.append(session.result(work, name))
         for result in results:
             complain(result)
         session.finish(side_by_side(results, label=request.out.name))
-        shutil.rmtree(parts, ignore_errors=True)
+        if request.only is None:
+            shutil.rmtree(parts, ignore_errors=True)
 
 
 def run(
@@ -111,7 +114,7 @@ def run(
 
     request, named, data = session.request, session.models[name], session.images(name, default_n=DEFAULT_N)
     twin_name, twin = trained_twin(named.architecture, device=session.device) if sweep.scorecard else ("", None)
-    settings = (sweep.eps.values, attacks, sweep.independent, request.seed, request.data.source, request.data.n)
+    settings = (sweep.eps.values, attacks, sweep.independent, request.seed, request.data)
     result = pgd(
         named.model, data.images, data.labels, classes=data.classes, eps=sweep.eps.values, attacks=attacks,
         independent=sweep.independent, scorecard=sweep.preset if sweep.scorecard else None, label=name,

@@ -2,13 +2,13 @@
 
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from scs_eval.cli.output import report_left_out, say
-from scs_eval.cli.params import CHEAP_N, COSTLY_N, COUNT, INDICES, choose_methods, images_for, options_from
+from scs_eval.cli.params import CHEAP_N, COSTLY_N, COUNT, choose_methods, images_for, options_from
 from scs_eval.cli.request import Request, Session, request_options
 from scs_eval.errors import InputError, NotApplicableError
 from scs_eval.progress import progress
@@ -28,9 +28,6 @@ class SaliencyOptions:
 
     methods: Annotated[tuple[str, ...], "Repeatable, or all.", {"flag": "--method"}] = ("grad",)
     class_name: Annotated[str | None, "Only images of this class.", {"flag": "--class", "metavar": "NAME"}] = None
-    indices: Annotated[
-        tuple[int, ...] | None, "Only these images, by their index in the original set.", {"type": INDICES}
-    ] = None
     target: Annotated[str, "Class to explain: predicted, label or a name."] = "predicted"
     reduce: Annotated[str, "Channels: max, mean, norm, sum or positive."] = "max"
     min_accuracy: Annotated[float | None, "Leave out models that are right less often."] = None
@@ -85,11 +82,12 @@ def run_all(session: Session, options: SaliencyOptions, methods: tuple[str, ...]
     def run(name: str, method: str) -> "SaliencyResult":
         from scs_eval.analyses.saliency import saliency
 
-        data = session.images(name, class_name=options.class_name, indices=options.indices, default_n=default_n)
-        if session.request.data.n is None and options.indices is None:
+        data = session.images(name, class_name=options.class_name, default_n=default_n)
+        indices = session.request.data.indices
+        if session.request.data.n is None and indices is None:
             data = data.subset(slice(max(options.rows, images_for(method))))  # the first of what other methods get
-        shown = len(options.indices or ()) or options.rows
-        chosen = options.class_name or options.indices
+        shown = len(indices or ()) or options.rows
+        chosen = options.class_name or indices
         class_name = only_class(data.subset(slice(shown))) if chosen else None
         named = session.models[name]
         result = saliency(
@@ -105,7 +103,7 @@ def run_all(session: Session, options: SaliencyOptions, methods: tuple[str, ...]
         for name, method in jobs:
             advance(0, f"{name} {method}")
             try:
-                results.append(run(name, method))
+                results.append(session.result(partial(run, name, method), name, method))
             except NotApplicableError as error:
                 reasons.append(f"{name}, {method}: {error}")
             advance(1)
@@ -131,13 +129,13 @@ def accurate(request: Request, least: float | None) -> Request:
 def only_class(data: "ImageData") -> str | None:
     """The class that all of the images have, if they do."""
     labels = set(data.labels.tolist())
-    return data.classes[labels.pop()] if len(labels) == 1 else None
+    return data.classes[labels.pop()] if len(labels) == 1 and data.labelled else None
 
 
 def class_accuracies(network: "nn.Module", data: "ImageData") -> dict[str, float]:
     """How often the network is right on each class that has enough images."""
     from scs_eval.analyses.accuracy import accuracy
 
-    classes = accuracy(network, data.images, data.labels, classes=data.classes).per_class()
+    classes = accuracy(network, data).per_class()
     enough = classes[classes["n"] >= ENOUGH]
     return {str(name): float(share) for name, share in zip(enough["class"], enough["accuracy"], strict=True)}

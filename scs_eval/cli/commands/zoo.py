@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from scs_eval.cli.cluster_request import cluster_options
 from scs_eval.cli.commands import _collect as collect
 from scs_eval.cli.output import say
 from scs_eval.cli.params import SEED, one_model, training_options
@@ -48,12 +49,7 @@ def command() -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path), default="results/train", show_default=True, help="A folder each"
 )
-@click.option(
-    "--cluster",
-    type=click.Choice(["slurm", "local"]),
-    help="Submit one job a model by submitit, all at once.",
-)
-@click.option("--cluster-option", multiple=True, metavar="KEY=VALUE", help="For submitit, such as slurm_partition=gpu.")
+@cluster_options
 @click.option(
     "--values", callback=lambda ctx, param, text: None if text is None else parse_range(text), metavar="LIST",
     help="Numbers for a =* in the pattern, such as 0.5,1,2 or 0.5:4:8 for 'rohrer25k_scs_p=*'.",
@@ -81,7 +77,9 @@ def train_command(
         _with_values(model, values), out, seeds, recipe_name=recipe_name, settings=settings, overrides=overrides
     )
     if cluster:
-        _submit(jobs, cluster, out / "submitit", _parameters(cluster_option))
+        from scs_eval.cluster import parse_parameters
+
+        _submit(jobs, cluster, out / "submitit", parse_parameters(cluster_option))
     elif cluster_option:
         raise InputError("--cluster-option needs --cluster slurm or local")
     else:
@@ -156,17 +154,10 @@ def _train_here(jobs: list[Job]) -> None:
 def _submit(jobs: list[Job], cluster: str, logs: Path, parameters: dict[str, Any]) -> None:
     from scs_eval.training.launch import submit
 
-    for job, number in zip(jobs, submit(jobs, cluster=cluster, logs=logs, parameters=parameters), strict=True):
-        say(f"{job.label}: job {number}")
+    numbers = submit(jobs, cluster=cluster, logs=logs, parameters=parameters)
+    for job in jobs:
+        say(f"{job.label}: job {numbers[job.label]}")
     say(logs)
-
-
-def _parameters(options: tuple[str, ...]) -> dict[str, Any]:
-    pairs = [option.partition("=") for option in options]
-    for key, equals, _ in pairs:
-        if not (key and equals):
-            raise InputError(f"--cluster-option: expected KEY=VALUE, got {key!r}")
-    return {key: int(value) if value.isdigit() else value for key, _, value in pairs}
 
 
 command.add_command(collect.command)

@@ -125,7 +125,7 @@ def entries_of(parts: Mapping[str, Result]) -> list[Entry]:
     return [
         Entry(
             index=int(first.indices[position]),
-            truth=first.classes[first.labels[position]],
+            truth=first.classes[first.labels[position]] if first.labels[position] >= 0 else "",
             agreement=None if np.isnan(alike[position]) else float(alike[position]),
             predictions=[model[position] for model in predictions],
         )
