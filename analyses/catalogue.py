@@ -211,6 +211,29 @@ for _entry in (
         curve="Accuracy as corruptions of fifteen kinds grow; severity 0 is the clean image.",
     ),
     Analysis(
+        "detect", "Detection", "Are adversarial images, and images of another kind, told from clean ones?",
+        command="Measure whether adversarial and foreign images are noticed.", function="detect",
+        run=f"{ROOMS}.detect.task:run", size=400, cost=120, needs=("labels", "gradient", "shown eps"),
+        metrics=(
+            Headline(
+                "detected", "adversarial images told from clean ones (AUROC, Mahalanobis)",
+                lambda result, eps: result.detectability(eps), HIGHER, at_eps="shown",
+            ),
+        ),
+        curve="Clean images that are let through, against adversarial and foreign ones that are.",
+    ),
+    Analysis(
+        "certify", "Certificates", "How far can an image be changed, at least and at most, before the answer changes?",
+        command="Prove radii by randomised smoothing, and attack what was proven.", function="certify",
+        run=f"{ROOMS}.certify.task:run", size=20, cost=6000, needs=("labels", "gradient"),
+        metrics=(
+            Headline(
+                "certified_radius", "certified L2 radius of the smoothed model", lambda result: result.proven[0], HIGHER
+            ),
+        ),
+        curve="Of smoothed models: solid, accuracy that is proven; dashed, what no attack broke. Truth lies between.",
+    ),
+    Analysis(
         "attacked", "Explanations under attack",
         "Do maps still lie on the object, and look as before, when the image is attacked?",
         run=f"{ROOMS}.attacked.task:run", unit="cell", cost=260,

@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from scs_eval.analyses.calibration import calibration as calibration
     from scs_eval.analyses.catalogue import Analysis as Analysis
     from scs_eval.analyses.catalogue import register_analysis as register_analysis
+    from scs_eval.analyses.certify import certify as certify
     from scs_eval.analyses.compare import compare as compare
     from scs_eval.analyses.contributions import contributions as contributions
     from scs_eval.analyses.core.result import load_result as load_result
     from scs_eval.analyses.core.result import side_by_side as side_by_side
     from scs_eval.analyses.corruptions import corruptions as corruptions
+    from scs_eval.analyses.detect import detect as detect
     from scs_eval.analyses.dynamics import dynamics as dynamics
     from scs_eval.analyses.faithfulness import faithfulness as faithfulness
     from scs_eval.analyses.localisation import LocalisationOptions as LocalisationOptions

@@ -20,6 +20,8 @@ COMMANDS = {
     "accuracy": ["accuracy", "rohrer100k_conv", "-n", "40", "--batch-size", "25"],
     "calibration": ["calibration", "rohrer100k_conv", "-n", "40", "--bins", "4", "--batch-size", "25"],
     "corruptions": ["corruptions", "rohrer100k_scs", "-n", "6", "--corruption", "shot_noise", "--batch-size", "3"],
+    "detect": ["detect", "rohrer100k_scs", "-n", "24", "--eps", "0.02", "--batch-size", "5"],
+    "certify": ["certify", "rohrer100k_scs", "-n", "6", "--samples", "20", "--guesses", "5", "--draws", "1"],
     "saliency": ["saliency", "--model", "rohrer100k_scs", "-n", "60"],
     "costly": ["saliency", "--model", "rohrer100k_conv", "-n", "12", "--method", "smoothgrad"],
     "contributions": ["contributions", "--model", "rohrer100k_scs", "-n", "60", "--audit"],

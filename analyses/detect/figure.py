@@ -1,0 +1,75 @@
+"""ROC curves: clean images that are let through against others that are."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from scs_eval.analyses.detect.roc import TPR, curve
+from scs_eval.analyses.plotting import style
+from scs_eval.analyses.plotting.lines import LineStyles
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from scs_eval.analyses.detect.result import DetectResult
+
+COLUMNS = 3
+
+
+def draw_roc(results: "Sequence[DetectResult]", detectors: Sequence[str], ax: "Axes | None" = None) -> "Figure":
+    """A panel for each kind, on given axes the first: all detectors of one model, or the last and the first of many."""
+    with style.paper_style():
+        kinds = results[0].kinds
+        rows = -(-len(kinds) // COLUMNS)
+        axes = [ax] if ax is not None else style.panels(rows, min(COLUMNS, len(kinds)), height=0.8 + 2.1 * rows)
+        for kind, panel in enumerate(axes):
+            if kind >= len(kinds):
+                panel.set_axis_off()
+            elif len(results) == 1:
+                _detectors(panel, results[0], detectors, kind)
+            else:
+                _models(panel, results, kind)
+        handles, names = axes[0].get_legend_handles_labels()
+        first = results[0]
+        note = f"clean against other images, which few should be let through of; dotted: {100 * TPR:.0f} % TPR; "
+        note += f"Gaussians fitted on {first.fitted:,} images"
+        if len(results) > 1:
+            note += f"; solid: {detectors[-1]}, dashed: {detectors[0]}"
+        figure = style.figure_of(axes[0])
+        figure.legend(handles, names, loc="outside lower center", ncols=3, title=note, title_fontsize=6.5)
+        return figure
+
+
+def _detectors(ax: "Axes", result: "DetectResult", detectors: Sequence[str], kind: int) -> None:
+    for detector, name in enumerate(detectors):
+        _line(ax, result, kind, detector, style.CYCLE[detector], "-", name)
+    _axes(ax, result, kind)
+
+
+def _models(ax: "Axes", results: "Sequence[DetectResult]", kind: int) -> None:
+    styles = LineStyles()
+    for result in results:
+        tint = styles.next_for(result.label)[0]
+        _line(ax, result, kind, -1, tint, "-", result.label)
+        _line(ax, result, kind, 0, tint, "--", "")
+    _axes(ax, results[0], kind)
+
+
+def _line(ax: "Axes", result: "DetectResult", kind: int, detector: int, tint: str, dash: str, name: str) -> None:
+    clean, other = result.pair(kind, detector)
+    if len(other):
+        false, true = curve(clean, other)
+        ax.plot(100 * false, 100 * true, color=tint, ls=dash, lw=0.9, label=name or "_")
+    elif name:
+        ax.plot([], [], color=tint, ls=dash, lw=0.9, label=name)
+
+
+def _axes(ax: "Axes", result: "DetectResult", kind: int) -> None:
+    ax.plot([0, 100], [0, 100], color=style.GREY, lw=0.5)
+    ax.axhline(100 * TPR, color=style.GREY, lw=0.5, ls=":")
+    others = len(result.pair(kind, -1)[1])
+    ax.set(xlim=(0, 100), ylim=(0, 101), aspect="equal")
+    ax.set_xlabel("others let through, %")
+    ax.set_ylabel("clean let through, %")
+    ax.grid(lw=0.3, color="0.88")
+    ax.set_title(f"{result.kinds[kind]} (n = {others})", loc="left", fontsize=7)
