@@ -27,7 +27,7 @@ def draw_bounds(results: "Sequence[CertifyResult]", ax: "Axes | None" = None) ->
         axes[0].set_ylabel("accuracy in %")
         handles, names = axes[0].get_legend_handles_labels()
         first = results[0]
-        note = f"{first.n} images, {first.samples:,} noisy copies each, certificates wrong with p ≤ {first.alpha:g}; "
+        note = f"{first.n} images, {first.samples:,} noisy copies each, certificates wrong with p ≤ {first.alpha:g}\n"
         note += "solid: proven" + ("; dashed: not broken by an attack on the smoothed model" if first.attacked else "")
         figure = style.figure_of(axes[0])
         figure.legend(handles, names, loc="outside lower center", ncols=3, title=note, title_fontsize=6.5)

@@ -71,7 +71,7 @@ def detect(
         rest = _subset(data, role != FIT)
         clean = _clean_and_adversarial(scorer, rest, options, seed, progress)
         kinds = {name: _scored(scorer, as_examples(some).images, options, progress) for name, some in wanted.items()}
-    adversarial = {f"ε = {radius:.4g}": clean[1 + place] for place, radius in enumerate(options.eps)}
+    adversarial = {f"ε = {255 * radius:.3g}/255": clean[1 + place] for place, radius in enumerate(options.eps)}
     parts = {name: (values, role[role != FIT]) for name, values in adversarial.items()}
     parts |= {name: (values, halves(values.shape[1], seed=seed)) for name, values in kinds.items()}
     outcomes = [_outcome(clean[0], role[role != FIT], *part) for part in parts.values()]

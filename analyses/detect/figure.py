@@ -31,10 +31,10 @@ def draw_roc(results: "Sequence[DetectResult]", detectors: Sequence[str], ax: "A
                 _models(panel, results, kind)
         handles, names = axes[0].get_legend_handles_labels()
         first = results[0]
-        note = f"clean against other images, which few should be let through of; dotted: {100 * TPR:.0f} % TPR; "
-        note += f"Gaussians fitted on {first.fitted:,} images"
+        note = f"{len(first.indices):,} clean images; dotted: {100 * TPR:.0f} % of them are let through; "
+        note += f"Gaussians fitted on {first.fitted:,} others"
         if len(results) > 1:
-            note += f"; solid: {detectors[-1]}, dashed: {detectors[0]}"
+            note += f"\nsolid: {detectors[-1]}; dashed: {detectors[0]}"
         figure = style.figure_of(axes[0])
         figure.legend(handles, names, loc="outside lower center", ncols=3, title=note, title_fontsize=6.5)
         return figure

@@ -95,7 +95,7 @@ def test_roc_measures_are_scikit_learns() -> None:
     sides, scores = np.repeat([1, 0], [70, 50]), np.concatenate([known, other])
     assert auroc(known, other).estimate == pytest.approx(roc_auc_score(sides, scores))
     assert [part.mean() for part in placements(known, other)] == pytest.approx([roc_auc_score(sides, scores)] * 2)
-    false, true, thresholds = roc_curve(sides, scores, drop_intermediate=False)
+    false, true, _thresholds = roc_curve(sides, scores, drop_intermediate=False)
     np.testing.assert_allclose(curve(known, other), [false, true])
     at = true >= 0.95
     assert tnr_at_tpr(known, other).estimate == pytest.approx(1 - false[at].min())
@@ -133,12 +133,12 @@ def test_stages_are_layers_in_depth() -> None:
 
 def run(**options: Any) -> Any:
     given: dict[str, Any] = {"others": {"noise": noise_images(20, IMAGES.shape[1:], seed=0)}, "seed": 1}
-    return detect(MODEL, DATA, **{**given, "options": DetectOptions(eps=(0.02,)), **options})
+    return detect(MODEL, DATA, **{**given, "options": DetectOptions(eps=(5 / 255,)), **options})
 
 
 def test_outcomes_are_those_of_the_parts() -> None:
     result = run()
-    assert result.kinds == ("ε = 0.02", "noise")
+    assert result.kinds == ("ε = 5/255", "noise")
     role = roles(LABELS, seed=1, fitted_elsewhere=False)
     np.testing.assert_array_equal(result.indices, DATA.indices[torch.from_numpy(role == TEST)])
     fitted = IMAGES[torch.from_numpy(role == FIT)]
@@ -164,7 +164,7 @@ def test_progress_and_fitting_elsewhere() -> None:
     assert result.fitted == 40
     assert len(result.indices) == 40
     noise = {"noise": IMAGES[:20]}
-    assert sum(told) == steps(80, noise, DetectOptions(eps=(0.02,)), fitted_elsewhere=True) == 180
+    assert sum(told) == steps(80, noise, DetectOptions(eps=(5 / 255,)), fitted_elsewhere=True) == 180
 
 
 def test_a_model_is_left_as_it_was() -> None:
@@ -178,12 +178,12 @@ def test_a_model_is_left_as_it_was() -> None:
 
 
 def test_command(tmp_path: Path) -> None:
-    words = ["detect", "rohrer100k_scs", "rohrer100k_conv", "-n", "60", "--eps", "0.02", "--hold-out", "cat"]
+    words = ["detect", "rohrer100k_scs", "rohrer100k_conv", "-n", "60", "--eps", "5/255", "--hold-out", "cat"]
     done = CliRunner().invoke(cli, [*words, "--other", "noise", "--out", str(tmp_path / "o")])
     assert done.exit_code == 0, done.output
     result = load_result(tmp_path / "o")
     assert isinstance(result, DetectComparison)
-    assert result.results[0].kinds == ("ε = 0.02", "held out: cat", "noise")
+    assert result.results[0].kinds == ("ε = 5/255", "held out: cat", "noise")
     assert (tmp_path / "o" / "figure.png").exists()
 
 
