@@ -213,7 +213,8 @@ for _entry in (
     Analysis(
         "detect", "Detection", "Are adversarial images, and images of another kind, told from clean ones?",
         command="Measure whether adversarial and foreign images are noticed.", function="detect",
-        run=f"{ROOMS}.detect.task:run", size=400, cost=120, needs=("labels", "gradient", "shown eps"),
+        kinds=f"{ROOMS}.detect.result", run=f"{ROOMS}.detect.task:run",
+        size=400, cost=120, needs=("labels", "gradient", "shown eps"),
         metrics=(
             Headline(
                 "detected", "adversarial images told from clean ones (AUROC, Mahalanobis)",
@@ -225,7 +226,8 @@ for _entry in (
     Analysis(
         "certify", "Certificates", "How far can an image be changed, at least and at most, before the answer changes?",
         command="Prove radii by randomised smoothing, and attack what was proven.", function="certify",
-        run=f"{ROOMS}.certify.task:run", size=20, cost=6000, needs=("labels", "gradient"),
+        kinds=f"{ROOMS}.certify.result", run=f"{ROOMS}.certify.task:run",
+        size=20, cost=6000, needs=("labels", "gradient"),
         metrics=(
             Headline(
                 "certified_radius", "certified L2 radius of the smoothed model", lambda result: result.proven[0], HIGHER

@@ -1,6 +1,7 @@
 """Certificates as a part of a comparison."""
 
-from scs_eval.analyses.certify import CertifyOptions, CertifyResult, certify
+from scs_eval.analyses.certify import CertifyOptions, certify
+from scs_eval.analyses.certify.result import CertifyResult
 from scs_eval.analyses.core.task import Task
 
 

@@ -1,8 +1,10 @@
 """Detectors as a part of a comparison."""
 
 from scs_eval.analyses.core.task import Task
-from scs_eval.analyses.detect import DetectOptions, DetectResult, detect, steps
+from scs_eval.analyses.detect import DetectOptions, detect
 from scs_eval.analyses.detect.parts import noise_images
+from scs_eval.analyses.detect.result import DetectResult
+from scs_eval.analyses.detect.runner import steps
 
 
 def run(task: Task) -> DetectResult:

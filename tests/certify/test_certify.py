@@ -12,7 +12,8 @@ from statsmodels.stats.proportion import proportion_confint
 from torch import Tensor, nn
 
 from scs_eval import InputError, certify, load_result
-from scs_eval.analyses.certify import CertifyComparison, CertifyOptions, CertifyResult
+from scs_eval.analyses.certify import CertifyOptions
+from scs_eval.analyses.certify.result import CertifyComparison, CertifyResult
 from scs_eval.analyses.certify.smoothing import ABSTAIN, Smoothed, certified_radius, lower_bound, votes
 from scs_eval.cli.main import cli
 

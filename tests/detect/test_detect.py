@@ -13,11 +13,13 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from torch import nn
 
 from scs_eval import InputError, detect, load_data, load_model, load_result
-from scs_eval.analyses.detect import DetectComparison, DetectOptions, steps
+from scs_eval.analyses.detect import DetectOptions
 from scs_eval.analyses.detect.gaussians import TiedGaussians
 from scs_eval.analyses.detect.parts import FIT, TEST, TRAIN, halves, noise_images, roles
 from scs_eval.analyses.detect.regression import fit_logistic
+from scs_eval.analyses.detect.result import DetectComparison
 from scs_eval.analyses.detect.roc import auroc, curve, detection_accuracy, placements, tnr_at_tpr
+from scs_eval.analyses.detect.runner import steps
 from scs_eval.analyses.detect.scores import plain_scores, stage_features, stage_scores
 from scs_eval.analyses.detect.stages import stages_of
 from scs_eval.cli.main import cli

@@ -67,7 +67,8 @@ def command(
     options = replace(options, eps=tuple(radius for radius in eps.values if radius > 0))
     with request.open() as session:
         from scs_eval.analyses.core.result import side_by_side
-        from scs_eval.analyses.detect import detect, steps
+        from scs_eval.analyses.detect import detect
+        from scs_eval.analyses.detect.runner import steps
 
         results = []
         for name, named in session.models.items():

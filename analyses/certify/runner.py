@@ -1,0 +1,156 @@
+"""Proofs and attacks, image by image, kept as they come."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scs_eval.analyses.certify.found import attack_smoothed, counted_distance
+from scs_eval.analyses.certify.options import CertifyOptions
+from scs_eval.analyses.certify.result import CertifyResult
+from scs_eval.analyses.certify.smoothing import ABSTAIN, certified_radius, votes
+from scs_eval.analyses.core.batching import map_with_backoff
+from scs_eval.analyses.core.checkpoint import Checkpoint
+from scs_eval.analyses.core.fingerprint import fingerprint
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model, check_several_classes
+from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.analyses.core.validation import check_images, check_labels
+from scs_eval.progress import Progress
+
+AT_ONCE = 4  # images after which progress is told and work is kept
+PROOF, SEARCH = 0, 1  # what random numbers are for
+
+
+def run(
+    model: ModelLike,
+    images: ImagesLike,
+    labels: ArrayLike | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    options: CertifyOptions | None = None,
+    indices: ArrayLike | None = None,
+    label: str = "model",
+    seed: int = 0,
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> CertifyResult:
+    """See `scs_eval.certify`."""
+    options = options or CertifyOptions()
+    model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
+    check_images(data.images)
+    names = data.class_names(model)
+    check_labels(data.labels, images=data.images, classes=names)
+    check_several_classes(names)
+    pictures, truth, ids = data.images[:].float().cpu(), data.labels.long().cpu(), data.indices
+    key = fingerprint(model, (pictures, truth, ids), (options, seed))
+    state = _State(Checkpoint(checkpoint, key) if checkpoint else None, progress)
+    with evaluating(model), torch.no_grad():
+        work = _Work(model, pictures, truth, ids, options, seed, len(names))
+        proofs = [state.run(f"proof{s}", len(truth), work.prove(s)) for s in range(len(options.sigma))]
+        searches = [_search(work, state, s) for s in range(len(options.sigma))] if options.attack else []
+    proven = np.stack(proofs)  # (σ, 3, n)
+    wrong = (proven[:, 0] != ABSTAIN) & (proven[:, 0] != truth.numpy())
+    found = np.stack(searches)[:, 0] if searches else np.full(wrong.shape, np.inf)
+    return CertifyResult(
+        label=label,
+        settings={**data.settings, "device": str(device_of(model)), "seed": seed},
+        classes=names,
+        samples=options.samples,
+        alpha=options.alpha,
+        attacked=options.attack,
+        sigma=np.array(options.sigma),
+        indices=ids.numpy(),
+        labels=truth.numpy(),
+        predictions=proven[:, 0].astype(np.int64),
+        counts=proven[:, 1].astype(np.int64),
+        radius=proven[:, 2],
+        distance=np.where(wrong, 0.0, found),
+    )
+
+
+class _Work:
+    """What is done with an image: numbers by which it is known, and random numbers that follow from them alone."""
+
+    def __init__(
+        self, model: nn.Module, images: Tensor, labels: Tensor, ids: Tensor, options: CertifyOptions, seed: int,
+        classes: int,
+    ) -> None:  # fmt: skip
+        self.model, self.images, self.labels, self.ids = model, images, labels, ids
+        self.options, self.seed, self.classes = options, seed, classes
+
+    def rng(self, place: int, s: int, purpose: int) -> np.random.Generator:
+        """The random numbers of an image at a σ."""
+        return np.random.default_rng((self.seed, int(self.ids[place]), s, purpose))
+
+    def prove(self, s: int) -> Callable[[slice], np.ndarray]:
+        """Of some images, (3, b): the certified class or ABSTAIN, how often it was counted, and the radius."""
+        options, sigma = self.options, self.options.sigma[s]
+
+        def one(place: int) -> tuple[float, float, float]:
+            rng = self.rng(place, s, PROOF)
+            draw = partial(votes, self.model, self.images[place], sigma=sigma, rng=rng, classes=self.classes)
+            guess = int(draw(n=options.guesses).argmax())
+            count = int(draw(n=options.samples)[guess])
+            radius = certified_radius(count, options.samples, sigma=sigma, alpha=options.alpha)
+            return (ABSTAIN if radius is None else guess, count, radius or 0.0)
+
+        return lambda part: np.array([one(place) for place in range(part.start, part.stop)]).T
+
+    def confirm(self, s: int, moved: Tensor) -> Callable[[slice], np.ndarray]:
+        """Of some images, (1, b): the distance at which the smoothed model counts as wrong."""
+        options = self.options
+
+        def one(place: int) -> float:
+            return counted_distance(
+                self.model, self.images[place], int(self.labels[place]), moved[place], sigma=options.sigma[s],
+                guesses=options.guesses, samples=options.samples, alpha=options.alpha,
+                rng=self.rng(place, s, SEARCH), classes=self.classes,
+            )  # fmt: skip
+
+        return lambda part: np.array([[one(place) for place in range(part.start, part.stop)]])
+
+
+def _search(work: _Work, state: "_State", s: int) -> np.ndarray:
+    """(1, n) the distances at one σ; the attack is not made again for a search that is finished."""
+    if state.finished(f"search{s}", len(work.images)):
+        moved = work.images
+        state.tell(len(moved))
+    else:
+        with torch.enable_grad():
+            moved = attack_smoothed(
+                work.model, work.images, work.labels, sigma=work.options.sigma[s], draws=work.options.draws,
+                seed=work.seed, ids=work.ids, progress=state.tell,
+            )  # fmt: skip
+    return state.run(f"search{s}", len(work.images), work.confirm(s, moved))
+
+
+class _State:
+    """Outcomes by name, image by image along the last axis, kept in a checkpoint as they come."""
+
+    def __init__(self, kept: Checkpoint | None, progress: Progress | None) -> None:
+        self.kept, self.progress = kept, progress
+        self.outcomes = kept.load() if kept else {}
+
+    def finished(self, name: str, n: int) -> bool:
+        """Whether all images are done."""
+        return name in self.outcomes and self.outcomes[name].shape[-1] == n
+
+    def run(self, name: str, n: int, work: Callable[[slice], np.ndarray]) -> np.ndarray:
+        """`work` on the images that are not done yet."""
+        done = self.outcomes[name].shape[-1] if name in self.outcomes else 0
+        self.tell(done)
+        for part, outcome in map_with_backoff(n - done, AT_ONCE, lambda p: work(slice(p.start + done, p.stop + done))):
+            before = [self.outcomes[name]] if name in self.outcomes else []
+            self.outcomes[name] = np.concatenate([*before, outcome], axis=-1)
+            if self.kept is not None:
+                self.kept.save(self.outcomes)
+            self.tell(part.stop - part.start)
+        return self.outcomes[name]
+
+    def tell(self, count: int) -> None:
+        """So many more images are done."""
+        if self.progress is not None and count:
+            self.progress(count)
