@@ -65,7 +65,7 @@ def _rows(number: int, claim: Claim, results: Results, eps: Sequence[float]) -> 
         empty = {"n": 0, "trainings": 0, "scope": "", "test": "not part of this study"}
         yield {**names, "part": "", "main": True, "metric": "", **NOTHING, **empty, "command": claim.elsewhere}
         return
-    evidence = [each for part in claim.parts or tuple(results) if (each := _evidence(claim, part, results, eps))]
+    evidence = list(_all_evidence(claim, results, eps))
     there = [each for each in evidence if each.pairs.labels]
     pooled = _pooled(there)
     if not there:
@@ -79,12 +79,21 @@ def _rows(number: int, claim: Claim, results: Results, eps: Sequence[float]) -> 
         yield {**names, "part": each.part, "main": pooled is None, **_numbers(claim, each)}
 
 
-def _evidence(claim: Claim, part: str, results: Results, eps: Sequence[float]) -> Evidence | None:
-    """The pairs of a part with their values; None if it has no such metric."""
-    if part not in results or (metric := _metric(claim.metric, results[part], eps)) is None:
-        return None
+def _all_evidence(claim: Claim, results: Results, eps: Sequence[float]) -> Iterator[Evidence]:
+    """That of every part with such a metric; a pair that is in several parts counts once."""
+    seen: set[tuple[str, str]] = set()
+    for part in claim.parts or tuple(results):
+        if part in results and (metric := _metric(claim.metric, results[part], eps)) is not None:
+            evidence = _evidence(claim, part, results, metric, seen)
+            seen |= set(evidence.pairs.labels)
+            yield evidence
+
+
+def _evidence(claim: Claim, part: str, results: Results, metric: Metric, seen: set[tuple[str, str]]) -> Evidence:
+    """The pairs of a part with their values."""
     models = results[part][metric.analysis]
-    pairs = find_pairs(list(models), claim.of, claim.against)
+    found = find_pairs(list(models), claim.of, claim.against)
+    pairs = Pairs(tuple(pair for pair in found.labels if pair not in seen), found.other_recipes)
     both = [[values_of(metric, {metric.analysis: models[label]}) for label in pair] for pair in pairs.labels]
     values = np.array(both, dtype=float).transpose(1, 0, 2) if both else np.zeros((2, 0, 0))
     if claim.given:

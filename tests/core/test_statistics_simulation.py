@@ -134,7 +134,8 @@ def test_error_rates_and_coverage_by_simulation() -> None:
     errors["`compare`, any mark of the whole family"] = [family_alarms(n) for n in SIZES]
     head = PAGE.read_text().partition("## Simulated")[0]
     PAGE.write_text(
-        f"{head}## Simulated\n\n{TRIALS:,} samples of each size ({FLIPPED:,} of sign flips, 300 whole comparisons); in per cent. Printed by "
+        f"{head}## Simulated\n\n{TRIALS:,} samples of each size ({FLIPPED:,} of sign flips, 300 whole comparisons); in "
+        "per cent. Printed by "
         "`pytest -m slow tests/core/test_statistics_simulation.py`.\n\n"
         f"How often a 95 % interval holds the true value:\n\n{table(coverage)}\n"
         f"How often a test at the level of 5 % sees a difference where there is none:\n\n{table(errors)}"

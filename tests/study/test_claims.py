@@ -111,6 +111,12 @@ def test_parts_are_pooled_and_shown() -> None:
     assert table["verdict"].tolist() == ["supported", "undecided", "undecided"]
 
 
+def test_a_pair_in_two_parts_counts_once() -> None:
+    found = results(3, gap=0.2)
+    table = claim_table([CLAIM], {**found, "control": found["rohrer100k"]}, (0.01,))
+    assert table[["part", "trainings"]].to_numpy().tolist() == [["rohrer100k", 3]]
+
+
 def test_holm_is_over_the_claims() -> None:
     found = results(4, gap=0.1)
     alone = claim_table([CLAIM], found, (0.01,)).iloc[0]
