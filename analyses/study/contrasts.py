@@ -48,7 +48,11 @@ def network_of(label: str) -> Network | None:
 
 
 def find_pairs(labels: Sequence[str], of: Mapping[str, Any], against: Mapping[str, Any]) -> Pairs:
-    """Networks at the levels `of`, each with the one that is at the levels `against` and the same in all else."""
+    """Networks at the levels `of`, each with the one that is at the levels `against` and the same in all else.
+
+    Where nothing is said of `trained`, only trained networks count.
+    """
+    of, against = {"trained": True, **of}, {"trained": True, **against}
     networks = [network for label in labels if (network := network_of(label)) is not None]
     places = {(network.variant, network.seed, network.trained): network for network in networks}
     found, others = [], 0

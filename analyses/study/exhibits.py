@@ -105,12 +105,13 @@ def _robustness(exhibit: Exhibit, shown: Shown, results: ByPart) -> Shown:
 
 
 def _figure(exhibit: Exhibit, shown: Shown, results: ByPart) -> Shown:
-    """A figure of an analysis, of the chosen models of all its parts."""
+    """A figure of an analysis, of the chosen models of all its parts in the order in which they are named."""
     members = [
         result
         for part in exhibit.parts
+        for pattern in exhibit.models
         for label, result in _of_part(results, part, exhibit.analysis).items()
-        if _chosen(label, exhibit.models) and _right_enough(label, exhibit.analysis)
+        if fnmatchcase(label, pattern) and _right_enough(label, exhibit.analysis)
     ]
     if not members:
         raise LookupError("no network of this figure is trained, or right often enough")

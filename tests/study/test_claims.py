@@ -64,6 +64,7 @@ def test_pairs_differ_in_the_named_factors_alone() -> None:
 
 def test_untrained_networks_are_a_level_of_their_own() -> None:
     names = ["rohrer100k_scs", "rohrer100k_scs (untrained)", "rohrer100k_conv", "rohrer100k_conv (untrained)"]
+    assert find_pairs(names, SCS, CONV).labels == (("rohrer100k_scs", "rohrer100k_conv"),)
     trained = find_pairs(names, {"layer": "scs", "trained": True}, {"layer": "scs", "trained": False})
     assert trained.labels == (("rohrer100k_scs", "rohrer100k_scs (untrained)"),)
     before = find_pairs(names, {**SCS, "trained": False}, {**CONV, "trained": False})
