@@ -6,11 +6,13 @@ without weights.
 """
 
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -32,9 +34,18 @@ with torch.inference_mode():
 """
 
 
-def watch(words: list[str]) -> tuple[float, float, float]:
-    """Seconds until the end, until the first word on stderr, and the largest peak of a process of it in GB (VmHWM)."""
-    start, peak, first = time.perf_counter(), 0.0, float("nan")
+class Watched(NamedTuple):
+    """Seconds until the end, of all processors, until the first word on stderr; the largest peak of a process in GB."""
+
+    seconds: float
+    cpu_seconds: float
+    first: float
+    peak: float
+
+
+def watch(words: list[str]) -> Watched:
+    """Run a program, and look at its processes five times a second."""
+    start, used, peak, first = time.perf_counter(), _children(), 0.0, float("nan")
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=errors)
         while process.poll() is None:
@@ -45,7 +56,13 @@ def watch(words: list[str]) -> tuple[float, float, float]:
         if process.returncode:
             errors.seek(0)
             raise click.ClickException(errors.read().decode()[-2000:])
-    return time.perf_counter() - start, first, peak
+    return Watched(time.perf_counter() - start, _children() - used, first, peak)
+
+
+def _children() -> float:
+    """Processor seconds of all processes that this one started and that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _family(pid: int) -> list[int]:
@@ -99,12 +116,17 @@ def main(folder: str, many: int, fewer: int, only: tuple[str, ...]) -> None:
             if name == "localisation":  # an untrained network is right too seldom to choose grids by
                 commands[name] += ["--grids", write_grids(folder, fewer, Path(out) / "grids.csv")]
             words = [sys.executable, "-m", "scs_eval", name, *common, *commands[name], "--out", f"{out}/result"]
-            seconds, first, peak = watch(words)
-        click.echo(f"{name}: {peak:.2f} GB in its largest process, {seconds:.0f} s, first word after {first:.1f} s")
+            ours = watch(words)
+        click.echo(
+            f"{name}: {ours.peak:.2f} GB in its largest process, {ours.seconds:.0f} s ({ours.cpu_seconds:.0f} s of "
+            f"processors), first word after {ours.first:.1f} s"
+        )
         if name == "accuracy":
-            plain, _, memory = watch([sys.executable, "-c", PLAIN, folder, str(many), "45", str(useful_workers(many))])
+            plain = watch([sys.executable, "-c", PLAIN, folder, str(many), "45", str(useful_workers(many))])
+            times, shares = ours.seconds / plain.seconds, ours.cpu_seconds / plain.cpu_seconds
             click.echo(
-                f"a plain loop: {memory:.2f} GB, {plain:.0f} s; accuracy takes {seconds / plain:.2f} times as long"
+                f"a plain loop: {plain.peak:.2f} GB, {plain.seconds:.0f} s ({plain.cpu_seconds:.0f} s of processors); "
+                f"accuracy takes {times:.2f} times as long, and {shares:.2f} times the processors"
             )
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from scs_eval.analyses.attacks.ball import dual_norm
 from scs_eval.analyses.attacks.losses import likely_wrong, margin
 from scs_eval.analyses.attacks.objective import Objective
+from scs_eval.analyses.core.precision import wide
 
 MOST = 100  # classes whose distance is estimated: the likeliest
 
@@ -28,7 +29,7 @@ def _nearest_first(objective: Objective, images: Tensor, classes: Tensor, norm: 
     for rank in range(min(MOST, classes.shape[1])):
         evaluation = margins.towards(classes[:, rank]).evaluate(images, gradient=True)
         assert evaluation.gradient is not None
-        columns.append(-evaluation.loss.double() / dual_norm(evaluation.gradient, norm))
+        columns.append(-wide(evaluation.loss) / dual_norm(evaluation.gradient, norm))
     distances = torch.stack(columns, dim=1).nan_to_num(nan=torch.inf)
     order = distances.argsort(dim=1, stable=True)
     return torch.cat([classes.gather(1, order), classes[:, len(columns) :]], dim=1)
