@@ -22,7 +22,8 @@ from scs_eval.data.sample import read_sample, sample_classes
 from scs_eval.datasets import is_dataset, open_dataset
 from scs_eval.errors import InputError, did_you_mean
 
-NAMES = ("sample", "cifar10", "cifar100", "mnist", "fashion-mnist")
+CLASSES_OF_NAMES = {"sample": CLASSES, "cifar10": CLASSES, "cifar100": FINE_CLASSES, **MNIST_CLASSES}
+NAMES = tuple(CLASSES_OF_NAMES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,10 @@ class Opened:
 
 def count_classes(source: Any) -> int | None:
     """How many classes a source has, without reading an image; None if it has no labels."""
+    if isinstance(source, str) and source in CLASSES_OF_NAMES:
+        return len(CLASSES_OF_NAMES[source])
+    if str(source).startswith(f"{PREFIX}:"):
+        return len(CLASSES)
     opened = open_source(source, None, None, split="test", data_dir=None, num_classes=None)
     return None if (opened.labels < 0).all() else len(opened.classes)
 

@@ -76,3 +76,9 @@ def test_imagenets_layout_of_training_and_validation(tmp_path):
     with pytest.raises(InputError, match=r"expected a folder val or test in .*half, got train"):
         load_data(tmp_path / "half")
     assert load_data(folders(tmp_path / "steps", "test", "train")).classes == ("test", "train")  # mere names
+
+
+def test_counting_the_classes_of_a_name_reads_nothing(monkeypatch):
+    monkeypatch.setattr("scs_eval.data.sources.read_cifar10", lambda *_, **__: pytest.fail("read"))
+    counts = {name: count_classes(name) for name in ("cifar10", "cifar100", "mnist", "cifar10-c:fog:2")}
+    assert counts == {"cifar10": 10, "cifar100": 100, "mnist": 10, "cifar10-c:fog:2": 10}

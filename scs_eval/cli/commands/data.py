@@ -40,7 +40,7 @@ def command(
     """
     if source is not None:
         shown = _contents(replace(request, source=source).read(n=request.n, seed=seed))
-    elif request.n is not None or request.size is not None or request.skip_bad:
+    elif request != DataRequest(data_dir=request.data_dir):
         raise click.UsageError("-n, --size and --skip-bad need a SOURCE: scs-eval data SOURCE -n 10")
     else:
         shown = _overview(request.data_dir)
@@ -104,7 +104,11 @@ def _show_overview(shown: dict[str, Any]) -> None:
     for split, count in (("test", "10,000"), ("train", "50,000")):
         where = cifar10["found"][split] or "not found; downloaded on first use"
         table.add_row(f"cifar10 ({split})", count, "32×32", classes, Text(where, overflow="fold"))
-    table.add_row("FOLDER", "", "", "", "any folder of class folders: cat/1.png dog/1.jpg …")
+    table.add_row(
+        "cifar100, mnist, fashion-mnist, cifar10-c:fog", "", "", "", "their official files, in the same places"
+    )
+    table.add_row("FILE", "", "", "", "an image; or an .npz file of images and labels")
+    table.add_row("FOLDER", "", "", "", "class folders (cat/1.png dog/1.jpg …) or images without labels")
     Console(highlight=False).print(table)
     click.echo("cifar10 is looked for in, first to last:")
     for folder in cifar10["looked_in"]:
