@@ -89,13 +89,27 @@ def submit_request(request: "Request", cluster: str, options: Sequence[str]) -> 
     say(f"The result will be in {request.out}, the jobs' output is in {parts / 'submitit'}")
 
 
-def _without_cluster(words: Sequence[str]) -> tuple[str, ...]:
+def submit_shares(out: Path, shares: int, cluster: str, options: Sequence[str]) -> None:
+    """Submit a command that takes `--piece I/N` as an array of N jobs, and one that puts their work together."""
+    from scs_eval.cluster import parse_parameters, submit
+
+    words = _without_cluster(sys.argv[1:], (*OWN, "--jobs"))
+    logs = out.with_name(f".{out.name}.submitit")
+    tasks = {f"{i}/{shares}": CommandTask(words, ("--piece", f"{i}/{shares}")) for i in range(1, shares + 1)}
+    merge = (MERGE, CommandTask(words, ()))
+    numbers = submit(tasks, cluster=cluster, logs=logs, parameters=parse_parameters(options), then=merge)
+    for label, number in numbers.items():
+        say(f"{label}: job {number}")
+    say(f"The result will be in {out}, the jobs' output is in {logs}")
+
+
+def _without_cluster(words: Sequence[str], own: Sequence[str] = OWN) -> tuple[str, ...]:
     """The command as it is typed for one machine."""
     kept, skip = [], False
     for word in words:
-        if skip or word.startswith(tuple(f"{option}=" for option in OWN)):
+        if skip or word.startswith(tuple(f"{option}=" for option in own)):
             skip = False
-        elif word in OWN:
+        elif word in own:
             skip = True
         else:
             kept.append(word)

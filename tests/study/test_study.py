@@ -1,12 +1,13 @@
 """The whole command, on a plan of a few networks and images: the page, its exhibits, and finished work used again."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from scs_eval import load_result
+from scs_eval import cluster, load_result
 from scs_eval.analyses.compare import steps
 from scs_eval.analyses.study.result import StudyResult
 from scs_eval.cli.main import cli
@@ -120,6 +121,24 @@ def test_effects_are_those_of_the_networks(folder: Path) -> None:
     maps = result.by_part["rohrer25k"]["saliency"]
     sparser = maps["rohrer25k_scs"].gini.mean() - maps["rohrer25k_conv"].gini.mean()  # type: ignore[attr-defined]
     assert result.table()["effect"].iloc[0] == pytest.approx(sparser)
+
+
+def test_a_cluster_gets_the_shares_as_an_array_and_a_merge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted: dict[str, Any] = {}
+
+    def submit(work: Any, *, then: Any, **options: Any) -> dict[str, str]:
+        submitted.update(work, **{then[0]: then[1]})
+        return dict.fromkeys(submitted, "7")
+
+    monkeypatch.setattr(cluster, "submit", submit)
+    words = ["study", "scs-paper", "--out", str(tmp_path / "o"), "--cluster", "slurm", "--jobs", "3"]
+    monkeypatch.setattr("sys.argv", ["scs-eval", *words])
+    done = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert list(submitted) == ["1/3", "2/3", "3/3", "merge"]
+    plain = ("study", "scs-paper", "--out", str(tmp_path / "o"))
+    assert (submitted["2/3"].words, submitted["2/3"].part) == (plain, ("--piece", "2/3"))
+    assert (submitted["merge"].words, submitted["merge"].part) == (plain, ())
 
 
 @pytest.mark.parametrize(

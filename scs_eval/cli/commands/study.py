@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from scs_eval.cli.cluster_request import cluster_options, submit_shares
 from scs_eval.cli.data_request import DataRequest, data_settings
 from scs_eval.cli.finished_work import STORE, keeping
 from scs_eval.cli.output import checked_out, command_words, out_option, say
-from scs_eval.cli.params import SEED, options_from
+from scs_eval.cli.params import COUNT, SEED, options_from
 from scs_eval.cli.request import device_option
 from scs_eval.devices import choose_device
 from scs_eval.errors import InputError
@@ -49,6 +50,7 @@ class StudyOptions:
         "Only compute the I-th of N shares of the work, for a job array; then run without it to put all together.",
         {"type": PieceOf()},
     ] = None
+    jobs: Annotated[int, "With --cluster: jobs that share the work.", {"type": COUNT}] = 8
     afresh: Annotated[bool, "Do not use finished results of earlier runs."] = False
 
 
@@ -58,9 +60,17 @@ class StudyOptions:
 @options_from(DataRequest, into="data", without=("n",))
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of every random choice.")
 @device_option
+@cluster_options
 @out_option
 def command(
-    plan_source: str, options: StudyOptions, data: DataRequest, seed: int, device: str, out: Path | None
+    plan_source: str,
+    options: StudyOptions,
+    data: DataRequest,
+    seed: int,
+    device: str,
+    cluster: str | None,
+    cluster_option: tuple[str, ...],
+    out: Path | None,
 ) -> None:
     """Run the study that PLAN describes: scs-paper, bcos-paper, or a TOML file of your own (docs/study.md).
 
@@ -76,13 +86,18 @@ def command(
     Examples:
       scs-eval study scs-paper --quick
       scs-eval study bcos-paper --data cifar10
-      scs-eval study scs-paper --piece 3/40      # in a job array; afterwards without --piece
+      scs-eval study scs-paper --cluster slurm --jobs 40 --cluster-option slurm_partition=gpu
     """
     from scs_eval.analyses.study.plan import plan_text, read_plan
 
     started, plan = time.time(), read_plan(plan_source)
     target = checked_out(out, analysis="study", names=[plan.name])
     plan = chosen_plan(plan, options, data)
+    if cluster is not None:
+        submit_shares(target, options.jobs, cluster, cluster_option)
+        return
+    if cluster_option:
+        raise InputError("--cluster-option needs --cluster slurm or local")
     eps = tuple(radius for radius in parse_range(plan.eps) if radius > 0)
     with keeping(target.parent / STORE, afresh=options.afresh) as store:
         from scs_eval.analyses.study import make_pieces
