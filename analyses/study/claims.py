@@ -166,9 +166,11 @@ def _shows(claim: Claim, row: "pd.Series[Any]") -> str:
 def _command(claim: Claim, evidence: Evidence) -> str:
     """What shows the same numbers, network by network and by trainings."""
     analysis = evidence.example.name
-    labels = [label for pair in evidence.pairs.labels for label in pair if not label.endswith(UNTRAINED)]
-    names = list(dict.fromkeys(f"'{split_seed(label)[0]}@*'" for label in labels))
-    named = " ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
+    labels = [label for pair in evidence.pairs.labels for label in pair]
+    untrained = all(label.endswith(UNTRAINED) for label in labels)
+    plain = [label.removesuffix(UNTRAINED) for label in labels if untrained or not label.endswith(UNTRAINED)]
+    names = list(dict.fromkeys(name if untrained else f"'{split_seed(name)[0]}@*'" for name in plain))
+    named = " ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "") + (" --weights none" if untrained else "")
     if ENTRIES[analysis].command:
         return f"scs-eval {analysis} {named}"
     return f"scs-eval compare {named} --analyses {analysis}"

@@ -88,14 +88,16 @@ def _claim(row: "pd.Series[Any]") -> Claim:
     line = claim_summary(pd.DataFrame([row])).iloc[0]
     decided = row["verdict"] in ("supported", "contradicted")
     effect = f"{line['metric']}: {line['effect']}" if line["effect"] else ""
+    observed = f"observed: {line['observed']}" if line["observed"] and not decided else ""
+    tested = np.isfinite(row["effect"])
     return Claim(
         text=line["claim"],
         verdict=row["verdict"],
-        effect=f"{effect}; observed: {line['observed']}" if line["observed"] and not decided else effect,
-        scope=f"{line['where']}; trainings: {line['trainings']}; n = {line['n']}",
+        effect="; ".join(filter(None, (effect, observed))),
+        scope=f"{line['where']}; trainings: {line['trainings']}; n = {line['n']}" if tested else "",
         test=line["test"],
         command=line["shown by"],
-        caveat="" if decided or not np.isfinite(row["effect"]) else FEW if not row["test"] else "",
+        caveat="" if decided or not tested else FEW if not row["test"] else "",
     )
 
 
