@@ -17,6 +17,7 @@ from scs_eval.analyses.attacks.kinds import ATTACKS
 from scs_eval.analyses.attribution.methods import METHODS
 from scs_eval.analyses.catalogue import ENTRIES, HIGHER, LOWER
 from scs_eval.cli.main import commands
+from scs_eval.reference.scs_paper import paper_figures
 
 ROOT = Path(__file__).parent.parent
 NO_SAMPLE = """<!doctype html><title>No sample</title><p>This build has no sample report. Make one:
@@ -53,7 +54,7 @@ def methods() -> str:
             "is": f"a {method.quantity} of the {method.on}, {method.resolution}, {adds}",
             "class": "differs by class" if method.class_specific else "the same for every class",
         }  # fmt: skip
-        parts.append(f"\n## {method.label} (`{method.name}`)\n\n{table(('', ''), facts.items())}\n")
+        parts.append(f"\n## {method.label} (`{method.name}`)\n\n{table(('trait', 'what it is'), facts.items())}\n")
     return "".join(parts)
 
 
@@ -101,11 +102,12 @@ def command_list() -> str:
 
 def zoo() -> str:
     """The trained networks, a card each, from the index of their weights."""
+    papers = paper_figures()
     index = json.loads((ROOT / "models" / "weights" / "index.json").read_text(encoding="utf-8"))
     rows = []
     for name, entry in sorted(index.items()):
         low, high = entry["interval"]
-        paper = f"{100 * entry['paper_accuracy']:.1f}" if entry.get("paper_accuracy") else ""
+        paper = ", ".join(f"{100 * row.accuracy:.1f}" for row in papers.get(name.partition("@")[0], ()))
         epochs = f"{entry['epochs']}" + (f" ({entry['paper_epochs']})" if entry.get("paper_epochs") else "")
         recipe = entry.get("recipe", {})
         how = ", ".join(f"{key} {recipe[key]}" for key in ("optimizer", "schedule", "lr", "loss") if key in recipe)

@@ -25,7 +25,9 @@ DESCRIPTION = "{http://purl.org/dc/elements/1.1/}description"
 
 def is_chart(drawing: "Drawing") -> bool:
     """Whether a figure is lines and text, without pictures."""
-    return not any(ax.images for ax in drawing.get_axes())
+    from matplotlib.image import AxesImage, BboxImage, FigureImage
+
+    return not any(drawing.findobj(kind) for kind in (AxesImage, BboxImage, FigureImage))
 
 
 def write_svg(drawing: "Drawing", path: Path) -> None:
@@ -39,15 +41,16 @@ def write_svg(drawing: "Drawing", path: Path) -> None:
 
 
 def figure_of(path: Path, *, name: str, words: str = "") -> Figure:
-    """The part for a figure that `write_result` wrote as a PNG file, and as SVG beside it if it is a chart."""
+    """The part for a figure that `write_result` wrote as a PNG file, and as SVG beside it if it is a chart.
+
+    A chart without points, such as a drawn table, has nothing to tell by hovering, and is smaller as a picture.
+    """
     drawn = path.with_suffix(".svg")
-    if not drawn.exists():
-        return Figure(name=name, uri=_picture_uri(path), words=words)
-    text = drawn.read_bytes()
-    uri = f"data:image/svg+xml;base64,{base64.b64encode(text).decode()}"
-    told = ElementTree.fromstring(text).find(f".//{DESCRIPTION}")
+    text = drawn.read_bytes() if drawn.exists() else b""
+    told = ElementTree.fromstring(text).find(f".//{DESCRIPTION}") if text else None
     points = json.loads(told.text) if told is not None and told.text else []
-    return Figure(name=name, uri=uri, chart=True, words=words, points=points)
+    uri = f"data:image/svg+xml;base64,{base64.b64encode(text).decode()}" if points else _picture_uri(path)
+    return Figure(name=name, uri=uri, chart=bool(text), words=words, points=points)
 
 
 def points_of(drawing: "Drawing") -> list[dict[str, Any]]:

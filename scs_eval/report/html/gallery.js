@@ -4,6 +4,7 @@
   const shown = data.gallery;
   if (!shown) return;
   const get = (id) => document.getElementById(id);
+  for (const entry of shown.entries) entry.predictions.forEach((prediction, i) => { prediction.model = shown.models[i]; });
   const BOXES = { kind: Object.keys(shown.kinds)[0], class: "", same: "", wrong: "", sort: "place" };
   const models = shown.entries[0].predictions.length;
   const percent = (share) => `${(100 * share).toFixed(1)} %`;

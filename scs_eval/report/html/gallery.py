@@ -70,13 +70,20 @@ class Gallery:
     def data(self) -> dict[str, Any]:
         """As JSON values."""
         return {
-            "entries": [asdict(entry) for entry in self.entries],
+            "entries": [self._entry(entry) for entry in self.entries],
+            "models": [prediction.model for prediction in self.entries[0].predictions],
             "images": asdict(self.images),
             "kinds": dict(self.kinds),
             "sheets": {kind: [sheet and asdict(sheet) for sheet in sheets] for kind, sheets in self.sheets.items()},
             "palettes": {"contributions": self.palettes.signed, "saliency": self.palettes.size},
             "steps": self.palettes.steps,
         }
+
+    @staticmethod
+    def _entry(entry: Entry) -> dict[str, Any]:
+        """Without the models' names, which are the same for all."""
+        told = [{key: value for key, value in vars(one).items() if key != "model"} for one in entry.predictions]
+        return {**vars(entry), "predictions": told}
 
 
 def gallery(parts: Mapping[str, Result]) -> Gallery | None:
