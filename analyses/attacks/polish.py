@@ -4,7 +4,7 @@ After FMN (Pintor, Roli, Brendel and Biggio 2021): steps along the gradient of t
 radius of the ball that the point is projected onto. What differs: the radius is where the linearised margin crosses
 zero (FMN takes that only until its first success, then a few per cent up or down), directions are averaged, each image
 shortens its own steps when they no longer gain, and two starts race: the point that a search found and the image
-itself, which often lead to different classes. The constants were chosen on other images than those of docs/strength.md.
+itself, which often lead to different classes. How the constants were chosen: docs/strength.md.
 """
 
 import torch
