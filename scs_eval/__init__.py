@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from scs_eval.analyses.attacks.own_attacks import register_attack as register_attack
     from scs_eval.analyses.attribution.attribute import attribute as attribute
     from scs_eval.analyses.attribution.methods import Method as Method
+    from scs_eval.analyses.attribution.metric_records import Metric as Metric
     from scs_eval.analyses.attribution.own_methods import register_method as register_method
+    from scs_eval.analyses.attribution.own_metrics import register_metric as register_metric
+    from scs_eval.analyses.attribution.quantus_metrics import explain_func as explain_func
     from scs_eval.analyses.calibration import calibration as calibration
     from scs_eval.analyses.catalogue import Analysis as Analysis
     from scs_eval.analyses.catalogue import register_analysis as register_analysis
@@ -64,11 +67,13 @@ _HOME = {
     "LocalisationOptions": "scs_eval.analyses.localisation",
     "MosaicOptions": "scs_eval.analyses.localisation",
     "Method": "scs_eval.analyses.attribution.methods",
+    "Metric": "scs_eval.analyses.attribution.metric_records",
     "attribute": "scs_eval.analyses.attribution.attribute",
     "choose_grids": "scs_eval.analyses.localisation.choice",
     "convert": "scs_eval.models.conversion.convert",
     "create_model": "scs_eval.models.zoo.registry",
     "explanation_mode": "scs_eval.models.explain.dynamic_linear",
+    "explain_func": "scs_eval.analyses.attribution.quantus_metrics",
     "explore": "scs_eval.explorer",
     "list_models": "scs_eval.models.zoo.registry",
     "load_data": "scs_eval.data",
@@ -79,6 +84,7 @@ _HOME = {
     "register_attack": "scs_eval.analyses.attacks.own_attacks",
     "register_data": "scs_eval.data.own",
     "register_method": "scs_eval.analyses.attribution.own_methods",
+    "register_metric": "scs_eval.analyses.attribution.own_metrics",
     "register_model": "scs_eval.models.zoo.registry",
     "select_mosaics": "scs_eval.analyses.localisation",
     "side_by_side": "scs_eval.analyses.core.result",

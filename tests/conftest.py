@@ -15,11 +15,11 @@ torch.set_num_threads(1)
 def _registries_as_before() -> Iterator[None]:
     """What a test registers or passes along is gone after it."""
     from scs_eval.analyses.attacks import kinds
-    from scs_eval.analyses.attribution import methods
+    from scs_eval.analyses.attribution import methods, metric_records
     from scs_eval.data.own import OWN_DATA
     from scs_eval.models.zoo import registry
 
-    kept = [methods.METHODS, kinds.ATTACKS, registry.OWN, OWN_DATA]
+    kept = [methods.METHODS, kinds.ATTACKS, registry.OWN, OWN_DATA, metric_records.METRICS]
     before = [record.known() for record in kept]
     yield
     for record, known in zip(kept, before, strict=True):
@@ -27,3 +27,4 @@ def _registries_as_before() -> Iterator[None]:
             del record[name]
     methods.PASSED.clear()
     kinds.PASSED.clear()
+    metric_records.PASSED.clear()

@@ -4,46 +4,21 @@ Scores of one metric are (methods, n). Methods are compared with the random map 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.attribution.metric_records import Metric
 from scs_eval.analyses.core.statistics import holm, mean_interval, paired_test, too_few
 
 CONTROL = "random"
 LEVEL = 0.05  # of p, after Holm's correction
 
 
-class Metric(NamedTuple):
-    """How the summary calls a metric (in braces a setting), and what being below, at or above the random map means."""
-
-    head: str
-    below: str
-    at: str
-    above: str
-
-
-_FORGETS = ("unlike the original", "forgets with the model", "keeps some of the original")
-METRICS = {
-    "deletion": Metric("deletion ({baseline}) ↓", "better", "no better", "worse"),
-    "insertion": Metric("insertion ({baseline}) ↑", "worse", "no better", "better"),
-    "infidelity": Metric("infidelity (σ {infidelity_sigma:g}) ↓", "better", "no better", "worse"),
-    "spearman_absolute": Metric("random net: Spearman |map|", *_FORGETS),
-    "spearman_signed": Metric("random net: Spearman", *_FORGETS),
-    "ssim": Metric("random net: SSIM", *_FORGETS),
-}
-# Further metrics, tested as a family of their own: what was tested before them does not depend on them.
-MORE_METRICS = {
-    "road": Metric("ROAD ↓", "better", "no better", "worse"),
-    "saco": Metric("SaCo ↑", "worse", "no better", "better"),
-    "monotonicity": Metric("monotone steps ↑", "worse", "no better", "better"),
-    "sparseness": Metric("sparseness (Gini)", "less sparse", "as sparse", "sparser"),
-    "complexity": Metric("complexity (entropy, nats)", "simpler", "as complex", "more complex"),
-}
-
-
-def score_table(model: str, methods: Sequence[str], scores: Mapping[str, np.ndarray]) -> pd.DataFrame:
+def score_table(
+    model: str, methods: Sequence[str], scores: Mapping[str, np.ndarray], metrics: Mapping[str, Metric]
+) -> pd.DataFrame:
     """A row per method and metric: mean, 95 % interval, n; the difference to the random map, its p, Holm's over all."""
     control = methods.index(CONTROL)
     table = pd.DataFrame(
@@ -58,7 +33,9 @@ def score_table(model: str, methods: Sequence[str], scores: Mapping[str, np.ndar
     table["p_holm"] = np.nan
     table.loc[tested, "p_holm"] = holm(table.loc[tested, "p_value"])
     rows = [row for _, row in table.iterrows()]
-    table["verdict"] = [_why_untested(row) or verdict(row["metric"], row["difference"], row["p_holm"]) for row in rows]
+    table["verdict"] = [
+        _why_untested(row) or verdict(metrics[row["metric"]], row["difference"], row["p_holm"]) for row in rows
+    ]
     return table
 
 
@@ -78,10 +55,10 @@ def mean_of(values: np.ndarray) -> dict[str, float]:
     return {**dict(zip(("mean", "low", "high"), parts, strict=True)), "n": len(there)}
 
 
-def verdict(metric: str, difference: float, p: float) -> str:
+def verdict(metric: Metric, difference: float, p: float) -> str:
     """In words, how a method compares with the random map."""
-    words = (METRICS | MORE_METRICS)[metric]
-    return words.at if p > LEVEL else words.below if difference < 0 else words.above
+    below, at, above = metric.verdicts
+    return at if p > LEVEL else below if difference < 0 else above
 
 
 def cell(row: "pd.Series[Any]") -> str:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.methods import Method
 from scs_eval.analyses.attribution.own_methods import MethodLike, method_name
+from scs_eval.analyses.attribution.own_metrics import MetricLike, as_metrics, remembered
 from scs_eval.analyses.attribution.similarity import WINDOW
 from scs_eval.analyses.core.inference import BATCH, predict_logits
 from scs_eval.analyses.core.inputs import (
@@ -47,6 +48,7 @@ def faithfulness(
     *,
     classes: Sequence[str] | None = None,
     method: MethodLike | Sequence[MethodLike] = ("grad", "ixg", "wx"),
+    metrics: Sequence[MetricLike] = (),
     baseline: str = "black",
     order: str = "signed",
     steps: int = STEPS,
@@ -60,13 +62,15 @@ def faithfulness(
     """Put methods to the test on images (n, 3, H, W) in [0, 1]; `targets` (n,) are the predicted classes by default.
 
     images: arrays, or data that bring classes and indices; all of them are held, for an image costs hundreds of passes.
-    method: one or several, each as `attribute` takes it.
+    method: one or several, each as `attribute` takes it. metrics: besides ours, names of `scs-eval metrics`,
+    quantus:NAME, or functions of (model, images, targets, maps) as `register_metric` takes them.
     baseline: what replaces a pixel of the curves (black, mean, blur), `steps` how often; order: signed or magnitude.
     sigma, samples: of infidelity. indices: where the images came from. progress: told of every method and control done.
     Of several methods, one that cannot serve the model is left out and recorded; if none is left, that is an error.
     """
     asked = (method,) if isinstance(method, str | Method) or callable(method) else method
     methods = tuple(dict.fromkeys(map(method_name, asked)))
+    own = as_metrics(metrics)
     model, data = as_model(model), as_examples(images, classes=classes, indices=indices)
     names, pictures = data.class_names(model), data.images[:]  # the cascade asks every network about all of them
     _check(pictures, methods, baseline=baseline, order=order, sigma=sigma, samples=samples)
@@ -77,7 +81,7 @@ def faithfulness(
         chosen = _targets(model, moved, targets, names)
         bench = Bench(
             model=model, images=moved, targets=chosen, baseline=baseline, order=order, steps=steps, sigma=sigma,
-            samples=samples, shown=1, seed=seed,
+            samples=samples, shown=1, seed=seed, metrics=own,
         )  # fmt: skip
         arrays = _arrays(bench, methods, progress or (lambda _: None))
     return FaithfulnessResult(
@@ -94,14 +98,18 @@ def _arrays(bench: Bench, methods: Sequence[str], progress: Progress) -> dict[st
     """Everything that a result knows from the bench."""
     fractions = bench.counts.numpy() / bench.counts[-1].item()  # before the work: wrong steps raise here
     outcomes, refused = _test_all(bench, methods, progress)
+    arrays: dict[str, Any] = stacked(list(outcomes.values()))
+    if not bench.metrics:
+        arrays["own_scores"] = None
     return {
         "methods": tuple(outcomes),
+        "own_metrics": tuple(remembered(metric) for metric in bench.metrics),
         "layers": tuple(depth.name for depth in bench.depths),
         "targets": bench.targets.cpu().numpy(),
         "fractions": fractions,
         "change": bench.infidelity(torch.zeros_like(bench.images), gradient=False, scale=False),
         "left_out": refused,
-        **stacked(list(outcomes.values())),
+        **arrays,
     }
 
 

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.methods import find_method
+from scs_eval.analyses.attribution.metric_records import Metric
+from scs_eval.analyses.attribution.own_metrics import measure
 from scs_eval.analyses.attribution.similarity import MEASURES, spearman, ssim
 from scs_eval.analyses.faithfulness.controls import CONTROLS, control_map
 from scs_eval.analyses.faithfulness.infidelity import infidelity
@@ -36,7 +38,7 @@ class Outcome:
     maps: (n, H, W) signed, channels summed. deletion, insertion: (n, steps + 1) probabilities of the class.
     infidelity: (n,) in squared logits. The next three: (depths, n) similarity to the original map.
     road: (n, shares) whether the class survives the loss of its first pixels. saco: (n,). rising: (n,), see `road`,
-    `saco` and `pixel_curves.rising_share`.
+    `saco` and `pixel_curves.rising_share`. own_scores: (k, n) of the metrics from outside.
     examples: (1 + depths, k, H, W) ≥ 0, the first k images' maps: the original, then after each depth.
     """
 
@@ -51,6 +53,7 @@ class Outcome:
     road: np.ndarray
     saco: np.ndarray
     rising: np.ndarray
+    own_scores: np.ndarray
 
 
 def stacked(outcomes: Sequence[Outcome]) -> dict[str, np.ndarray]:
@@ -72,6 +75,7 @@ class Bench:
     samples: int
     shown: int
     seed: int
+    metrics: tuple[Metric, ...] = ()
 
     @property
     def settings(self) -> dict[str, object]:
@@ -105,7 +109,22 @@ class Bench:
             **similarity,
             examples=np.stack([pictures[: self.shown], *examples]).astype(np.float32),
             **self.removals(attributions),
+            own_scores=self.own_scores(method, attributions),
         )
+
+    def own_scores(self, method: str, attributions: Tensor) -> np.ndarray:
+        """(k, n) what the metrics from outside say."""
+
+        def explain(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+            if method in CONTROLS:
+                return control_map(method, images, seed=1000 * self.seed)
+            return attribute(model, images, targets, method=method, seed=self.seed)
+
+        rows = [
+            measure(metric, self.model, self.images, self.targets, attributions, explain=explain, seed=self.seed)
+            for metric in self.metrics
+        ]
+        return np.stack(rows) if rows else np.empty((0, len(self.images)))
 
     def explain(self, model: nn.Module, method: str, *, depth: int = 0) -> Tensor:
         """Attributions (n, 3, H, W). The random map is another one at every depth, the edge map always the same."""

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.attribution.metric_records import Metric, family
 from scs_eval.analyses.attribution.metrics import entropy, gini
-from scs_eval.analyses.attribution.score_table import METRICS, MORE_METRICS, cell, mean_of, score_table
+from scs_eval.analyses.attribution.score_table import cell, mean_of, score_table
 from scs_eval.analyses.attribution.similarity import MEASURES
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import mean_interval
@@ -35,6 +36,8 @@ class FaithfulnessResult(Result):
         a map is constant.
     road: (m, n, shares) whether the class is recognised without a share of its first pixels; saco, rising: (m, n), see
         `saco` and `pixel_curves.rising_share`. None in results of before they were measured.
+    own_scores: (m, k, n) values of k metrics from outside, `own_metrics` what each is: name, head, formula, source,
+        better, words.
     maps: (m, n, H, W) signed, channels summed. images: (1, 3, H, W) the first; examples: (m, 1 + layers, 1, H, W) ≥ 0.
     """
 
@@ -56,6 +59,7 @@ class FaithfulnessResult(Result):
         "road": ("method", "image", "share"),
         "saco": ("method", "image"),
         "rising": ("method", "image"),
+        "own_scores": ("method", "metric", "image"),
     }
     methods: tuple[str, ...]
     layers: tuple[str, ...]
@@ -77,6 +81,8 @@ class FaithfulnessResult(Result):
     road: np.ndarray | None = None
     saco: np.ndarray | None = None
     rising: np.ndarray | None = None
+    own_scores: np.ndarray | None = None
+    own_metrics: tuple[dict[str, Any], ...] = ()
 
     @cached_property
     def scores(self) -> dict[str, np.ndarray]:
@@ -112,7 +118,25 @@ class FaithfulnessResult(Result):
 
     @cached_property
     def _more_table(self) -> pd.DataFrame:
-        return score_table(self.label, self.methods, self.more_scores) if self.more_scores else pd.DataFrame()
+        if not self.more_scores:
+            return pd.DataFrame()
+        return score_table(self.label, self.methods, self.more_scores, family("further"))
+
+    @property
+    def _own(self) -> dict[str, Metric]:
+        """The metrics from outside, as the result remembers them."""
+        return {known["name"]: Metric(**known) for known in self.own_metrics}
+
+    @cached_property
+    def _own_table(self) -> pd.DataFrame:
+        if self.own_scores is None:
+            return pd.DataFrame()
+        scores = dict(zip(self._own, self.own_scores.swapaxes(0, 1), strict=True))
+        return score_table(self.label, self.methods, scores, self._own)
+
+    def own_table(self) -> pd.DataFrame:
+        """A row per method and metric from outside, as `table` has them; Holm's correction is over these."""
+        return self._own_table.copy()
 
     def more_table(self) -> pd.DataFrame:
         """A row per method and further metric, as `table` has them of the first; Holm's correction is over these."""
@@ -120,7 +144,7 @@ class FaithfulnessResult(Result):
 
     @cached_property
     def _table(self) -> pd.DataFrame:
-        table = score_table(self.label, self.methods, self.scores)
+        table = score_table(self.label, self.methods, self.scores, family("first"))
         table["conditions"] = table["metric"].map(self._conditions)
         return table
 
@@ -134,14 +158,15 @@ class FaithfulnessResult(Result):
     def tables(self) -> dict[str, pd.DataFrame]:
         """The table; further metrics; similarity at every depth of the cascade; the mean curves; every image."""
         more = {"metrics": self.more_table()} if self.more_scores else {}
+        more |= {"own_metrics": self.own_table()} if self.own_metrics else {}
         parts = {"cascade": self.cascade(), "curves": self.curves(), "images": self.per_image()}
         return {"table": self.table(), **more, **parts}
 
     def summary(self) -> pd.DataFrame:
         """A row per method, means with intervals; ✓ better, ✗ worse, ≠ other than the random map (p ≤ 0.05, Holm)."""
-        tables = [self._table, self._more_table]
+        tables = [self._table, self._more_table, self._own_table]
         cells = {(row["method"], row["metric"]): cell(row) for table in tables for _, row in table.iterrows()}
-        metrics = METRICS | (MORE_METRICS if self.more_scores else {})
+        metrics = family("first") | (family("further") if self.more_scores else {}) | self._own
         rows = []
         for method in self.methods:
             values = {metric.head.format(**self.settings): cells[method, name] for name, metric in metrics.items()}
@@ -200,7 +225,7 @@ class FaithfulnessResult(Result):
             name: [_line(method, getattr(self, name)[i].T, np.nan) for i, method in enumerate(self.methods)]
             for name in MEASURES
         }
-        points: dict[str, dict[str, tuple[float, float, float]]] = {metric: {} for metric in METRICS}
+        points: dict[str, dict[str, tuple[float, float, float]]] = {metric: {} for metric in family("first")}
         for _, row in self._table.iterrows():
             points[row["metric"]][row["method"]] = row["mean"], row["low"], row["high"]
         curves = {name: self._lines(name) for name in ("deletion", "insertion")}

@@ -22,6 +22,7 @@ BEFORE = {
     "models": "List the zoo: names, parameters, trained accuracy.",
     "doctor": "Tell what a checkpoint is and whether the analyses can work with it.",
     "methods": "List the attribution methods: what they measure, need and cost, where they fail.",
+    "metrics": "List the metrics of maps: what they measure, which way is better, their cost.",
     "attacks": "List the attacks: what they do, their norms, budget and cost.",
     "data": "Show which images are there and where they are looked for.",
 }

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.attribute import attribute
-from scs_eval.analyses.attribution.score_table import METRICS, score_table
+from scs_eval.analyses.attribution.metric_records import family
+from scs_eval.analyses.attribution.score_table import score_table
 from scs_eval.analyses.core.result import load_result, side_by_side
 from scs_eval.analyses.core.statistics import holm, mean_interval, paired_test
 from scs_eval.analyses.faithfulness import FaithfulnessComparison, FaithfulnessResult, faithfulness
@@ -23,6 +24,7 @@ from scs_eval.cli.commands import faithfulness as cli
 from scs_eval.cli.main import main
 from scs_eval.errors import InputError, NotApplicableError
 
+METRICS = family("first")
 CLASSES = ("red", "green", "blue")
 IMAGES = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(1))
 
@@ -101,7 +103,7 @@ def test_methods_are_tested_against_the_random_map() -> None:
     rng = np.random.default_rng(0)
     scores = {metric: rng.normal(size=(3, 30)) for metric in METRICS}
     scores["infidelity"][0] = np.nan
-    table = score_table("m", ("empty", "other", "random"), scores).set_index(["method", "metric"])
+    table = score_table("m", ("empty", "other", "random"), scores, METRICS).set_index(["method", "metric"])
     expected = paired_test(scores["ssim"][1], scores["ssim"][2])
     assert table.loc[("other", "ssim"), ["difference", "p_value"]].tolist() == pytest.approx(expected[::3])
     tested = table[table["p_value"].notna()]
@@ -123,14 +125,14 @@ def test_tables_say_the_baseline() -> None:
 def test_verdicts_know_which_way_is_better() -> None:
     steps = np.linspace(0, 0.01, 20)
     scores = {metric: np.stack([0.2 + steps, 0.5 - steps, 0.5 + 2 * steps]) for metric in METRICS}
-    table = score_table("m", ("low", "random", "same"), scores).set_index(["method", "metric"])["verdict"]
+    table = score_table("m", ("low", "random", "same"), scores, METRICS).set_index(["method", "metric"])["verdict"]
     assert table["low", "deletion"] == table["low", "infidelity"] == "better"
     assert table["low", "insertion"] == "worse"
     assert table["low", "ssim"] == "unlike the original"
     assert table["same", "deletion"] == "worse"
     assert table["random", "deletion"] == "the reference"
     scores["deletion"][2] = scores["deletion"][1][::-1]
-    table = score_table("m", ("low", "random", "same"), scores).set_index(["method", "metric"])["verdict"]
+    table = score_table("m", ("low", "random", "same"), scores, METRICS).set_index(["method", "metric"])["verdict"]
     assert table["same", "deletion"] == "no better"
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 
+from scs_eval.analyses.attribution.metric_records import find_metric
 from scs_eval.cli.data_request import targets_of
 from scs_eval.cli.output import report_left_out
 from scs_eval.cli.params import CHEAP_N, COSTLY_N, choose_methods, images_for, options_from
@@ -24,6 +25,9 @@ class FaithfulnessOptions:
     """Which maps are tested, and how."""
 
     methods: Annotated[tuple[str, ...], "Repeatable, or all.", {"flag": "--method"}] = ("grad", "ixg", "wx")
+    metrics: Annotated[
+        tuple[str, ...], "A metric besides ours, of a plugin or quantus:NAME; repeatable.", {"flag": "--metric"}
+    ] = ()
     class_name: Annotated[str | None, "Only images of this class.", {"flag": "--class", "metavar": "NAME"}] = None
     target: Annotated[str, "Class to explain: predicted, label or a name."] = "predicted"
     baseline: Annotated[
@@ -59,6 +63,8 @@ def command(request: Request, options: FaithfulnessOptions) -> None:
       scs-eval faithfulness --model rohrer100k_scs --baseline blur --order magnitude -n 50
     """
     methods = choose_methods(options.methods)
+    for name in options.metrics:
+        find_metric(name)  # raises now what would be raised later
     with request.open() as session:
         from scs_eval.analyses.core.result import side_by_side
 
@@ -80,7 +86,7 @@ def run_all(session: Session, options: FaithfulnessOptions, methods: tuple[str, 
                 run = partial(
                     faithfulness, named.model, data.images, targets_of(data, options.target), classes=data.classes,
                     method=methods, baseline=options.baseline, order=options.order, steps=options.steps,
-                    sigma=options.sigma,
+                    sigma=options.sigma, metrics=options.metrics,
                     label=name, indices=data.indices, seed=session.request.seed,
                     progress=advance,
                 )  # fmt: skip

@@ -1,0 +1,118 @@
+"""Metrics from outside: a function of (model, images, targets, maps), registered or passed along."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from scs_eval.analyses.attribution.metric_records import METRICS, PASSED, Metric, MetricFunction, find_metric
+from scs_eval.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+MetricLike = str | Metric | MetricFunction
+TRAITS = tuple(item.name for item in fields(Metric) if item.name not in ("name", "function", "family"))
+
+
+@overload
+def register_metric(metric: Metric, name: str = ...) -> Metric: ...
+@overload
+def register_metric(metric: MetricFunction, name: str = ..., **traits: Any) -> MetricFunction: ...
+@overload
+def register_metric(metric: str | None = ..., **traits: Any) -> Callable[[MetricFunction], MetricFunction]: ...
+def register_metric(metric: Any = None, name: str = "", **traits: Any) -> Any:
+    """Make a metric of maps known by its name: to `faithfulness` and to `scs-eval metrics`.
+
+    A function gets the model, images (n, 3, H, W), targets (n,) and maps (n, 3, H, W), and gives a number for each
+    image, NaN where it has none; if it has an argument `explain`, that is a function of (model, images, targets) that
+    makes the method's maps, and `seed` the seed. traits: fields of `Metric` (head, formula, source, better, words,
+    cost, needs). A name that is taken raises; a wrong shape is reported with the metric's name.
+
+    >>> import scs_eval
+    >>> @scs_eval.register_metric("positive_share", better=0)
+    ... def positive_share(model, images, targets, maps):
+    ...     return (maps > 0).flatten(1).float().mean(1)
+    >>> model, data = scs_eval.load_model("rohrer25k_scs"), scs_eval.load_data("sample", n=5)
+    >>> result = scs_eval.faithfulness(
+    ...     model, data.images, classes=data.classes, method="grad", steps=4, metrics=["positive_share"]
+    ... )
+    >>> result.tables()["own_metrics"]["metric"].unique().tolist()
+    ['positive_share']
+    """
+    if isinstance(metric, Metric):
+        return METRICS.add(name or metric.name, replace(metric, name=name or metric.name, family="own"))
+    if metric is None or isinstance(metric, str):
+        return lambda function: register_metric(function, metric or name, **traits)
+    record = as_record(metric, name, **traits)
+    METRICS.add(record.name, record, origin=metric)
+    return metric
+
+
+def as_record(function: Any, name: str = "", **traits: Any) -> Metric:
+    """The record of a plain function."""
+    if not callable(function) or inspect.isclass(function):
+        raise InputError(
+            f"expected a metric by name or a function of (model, images, targets, maps), got {function!r:.60}"
+        )
+    if wrong := [trait for trait in traits if trait not in TRAITS]:
+        hint = did_you_mean(wrong[0], TRAITS, otherwise=f"traits are {', '.join(TRAITS)}", most=1)
+        raise InputError(f"a metric has no trait {wrong[0]!r}; {hint}")
+    called = name or getattr(function, "__name__", type(function).__name__)
+    text = (inspect.getdoc(function) or "").partition("\n")[0] if inspect.isroutine(function) else ""
+    record = Metric(
+        name=called, head=called, formula=text or "not said by its author", function=function,
+        source=getattr(function, "__module__", "") or "not said",
+    )  # fmt: skip
+    return replace(record, **traits)
+
+
+def as_metrics(metrics: Sequence[MetricLike]) -> tuple[Metric, ...]:
+    """The metrics from outside that were asked for, each once; ours are always measured."""
+    chosen = [_metric(asked) for asked in metrics]
+    return tuple({metric.name: metric for metric in chosen if metric.family == "own"}.values())
+
+
+def _metric(asked: MetricLike) -> Metric:
+    if isinstance(asked, Metric):
+        return asked
+    if isinstance(asked, str):
+        return find_metric(asked)
+    for known in METRICS.values():
+        if known.function is asked:
+            return known
+    record = as_record(asked)
+    if record.name in METRICS:
+        raise InputError(f"there is a metric {record.name!r} already; rename the function that was passed")
+    PASSED[record.name] = record
+    return record
+
+
+def remembered(metric: Metric) -> dict[str, Any]:
+    """What a result keeps of a metric, so that it needs no plugin to be read."""
+    return {item.name: getattr(metric, item.name) for item in fields(metric) if item.name != "function"}
+
+
+def measure(
+    metric: Metric,
+    model: "nn.Module",
+    images: "Tensor",
+    targets: "Tensor",
+    maps: "Tensor",
+    *,
+    explain: "Callable[[nn.Module, Tensor, Tensor], Tensor]",
+    seed: int,
+) -> np.ndarray:
+    """(n,) the metric of maps (n, 3, H, W); anything but a number for each image raises with the metric's name."""
+    assert metric.function is not None
+    known = inspect.signature(metric.function).parameters
+    told = {key: value for key, value in {"explain": explain, "seed": seed}.items() if key in known}
+    values = metric.function(model, images.clone(), targets, maps.clone(), **told)
+    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    if array.shape != (len(images),) or array.dtype.kind not in "fiub":
+        raise InputError(
+            f"the metric {metric.name!r} gave shape {array.shape}, expected a number for each of {len(images)} images"
+        )
+    return array.astype(np.float64)
