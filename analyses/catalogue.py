@@ -6,7 +6,7 @@ Nothing here imports torch: entries name functions as "module:function", importe
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 from scs_eval.errors import InputError
 from scs_eval.plugins import Registry
@@ -94,20 +94,46 @@ def imported(dotted: "str | Callable[..., Any]") -> Any:
     return getattr(import_module(module), name)
 
 
+Run = TypeVar("Run", bound=Callable[..., Any])
 ENTRIES: Registry[Analysis] = Registry(
     "an analysis", group="scs_eval.analyses", register=f"{__name__}:register_analysis"
 )
 
 
-def register_analysis(entry: Analysis, *, name: str = "") -> Analysis:
+@overload
+def register_analysis(entry: Analysis, *, name: str = ...) -> Analysis: ...
+@overload
+def register_analysis(*, name: str, **fields: Any) -> Callable[[Run], Run]: ...
+def register_analysis(entry: Any = None, *, name: str = "", **fields: Any) -> Any:
     """Add an analysis: from now on it is a command, a part of `compare` and of the page, and a name in `scs_eval`.
 
+    entry: an `Analysis`. Without one, the fields of one, above the function that runs it: from a `Task` to a result.
     name: if not the entry's own. examples/analysis.py is a whole one.
+
+    >>> import scs_eval
+    >>> @scs_eval.register_analysis(name="nothing", question="Is there nothing to see?")
+    ... def nothing(task):
+    ...     raise NotImplementedError
+    >>> from scs_eval.analyses.catalogue import ENTRIES
+    >>> ENTRIES["nothing"].title
+    'Nothing'
     """
+    if entry is None:
+        return lambda run: _registered(run, name=name, **fields)
     entry = replace(entry, name=name) if name else entry
     if not entry.name.isidentifier():
         raise InputError(f"expected a name such as my_analysis, got {entry.name!r}")
     return ENTRIES.add(entry.name, entry, origin=entry.run)
+
+
+def _registered(run: Run, *, name: str, **fields: Any) -> Run:
+    """An analysis whose module is that of the function which runs it."""
+    known = {"title": name.replace("_", " ").capitalize(), "home": run.__module__, "question": f"What is {name}?"}
+    try:
+        register_analysis(Analysis(name=name, run=run, **{**known, **fields}))
+    except TypeError as error:
+        raise InputError(f"an analysis is not described so: {error}") from error
+    return run
 
 
 def compared() -> dict[str, Analysis]:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from scs_eval.analyses.certify import certify as certify
     from scs_eval.analyses.compare import compare as compare
     from scs_eval.analyses.contributions import contributions as contributions
+    from scs_eval.analyses.core.result import Comparison as Comparison
+    from scs_eval.analyses.core.result import Result as Result
     from scs_eval.analyses.core.result import load_result as load_result
     from scs_eval.analyses.core.result import side_by_side as side_by_side
     from scs_eval.analyses.corruptions import corruptions as corruptions
@@ -68,6 +70,8 @@ _HOME = {
     "MosaicOptions": "scs_eval.analyses.localisation",
     "Method": "scs_eval.analyses.attribution.methods",
     "Metric": "scs_eval.analyses.attribution.metric_records",
+    "Comparison": "scs_eval.analyses.core.result",
+    "Result": "scs_eval.analyses.core.result",
     "attribute": "scs_eval.analyses.attribution.attribute",
     "choose_grids": "scs_eval.analyses.localisation.choice",
     "convert": "scs_eval.models.conversion.convert",
