@@ -9,6 +9,7 @@ import click
 
 from scs_eval.cli.cluster_request import cluster_options
 from scs_eval.cli.commands import _collect as collect
+from scs_eval.cli.commands import _export_hub as export_hub
 from scs_eval.cli.output import say
 from scs_eval.cli.params import SEED, one_model, training_options
 from scs_eval.errors import InputError, shortened
@@ -161,3 +162,4 @@ def _submit(jobs: list[Job], cluster: str, logs: Path, parameters: dict[str, Any
 
 
 command.add_command(collect.command)
+command.add_command(export_hub.command)
