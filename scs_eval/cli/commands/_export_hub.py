@@ -91,7 +91,8 @@ model-index:
 # {name}
 
 {entry["parameters"]:,} parameters, {entry["epochs"]} epochs of {data}, seed {entry["seed"]}.
-It is right on {entry["correct"]:,} of {entry["n"]:,} test images: {entry["accuracy"]:.2%}, 95 % interval {low:.2%} to {high:.2%}.
+It is right on {entry["correct"]:,} of {entry["n"]:,} test images: {entry["accuracy"]:.2%}, 95 % interval
+{low:.2%} to {high:.2%}.
 
 ```python
 import scs_eval
