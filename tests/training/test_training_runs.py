@@ -179,6 +179,17 @@ def test_a_run_writes_weights_tables_and_how_it_was_made(whole):
     assert float(metadata["train_seconds_per_epoch"]) > 0
 
 
+def test_a_run_writes_events_for_tensorboard(whole, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    done = run(options(tmp_path / "run", "--log", "tensorboard"))
+    assert done.exit_code == 0, done.output
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    losses = [float(row["test_loss"]) for row in rows(tmp_path / "run" / "records.csv")]
+    assert [each.value for each in events.Scalars("test_loss")] == pytest.approx(losses, rel=1e-6)  # float32 events
+
+
 def test_the_records_agree_with_the_weights(whole):
     out, _ = whole
     records = rows(out / "records.csv")

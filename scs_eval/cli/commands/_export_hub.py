@@ -57,7 +57,8 @@ def config(name: str, entry: dict[str, Any]) -> dict[str, Any]:
     from scs_eval.models.zoo.registry import input_size
 
     network, seed = split_seed(name)
-    known = {key: entry[key] for key in ("parameters", "data", "epochs", "recipe", "torch") if key in entry}
+    kept: tuple[str, ...] = ("parameters", "data", "epochs", "recipe", "torch")
+    known = {key: entry[key] for key in kept if key in entry}
     return {
         "library_name": "scs-eval", "scs_eval_version": __version__, "architecture": network, "seed": seed,
         "num_classes": 10, "input_size": input_size(network), "input_range": [0, 1], **known,

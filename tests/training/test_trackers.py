@@ -1,0 +1,34 @@
+"""Training's numbers in TensorBoard's events, read back by TensorBoard itself."""
+
+from pathlib import Path
+
+import pytest
+
+from scs_eval.training.trackers import last_record, tensorboard, tracked
+
+HEAD = "epoch,lr,train_loss,test_accuracy\n"
+
+
+def test_every_number_of_every_epoch_is_an_event(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    after_epoch = tracked(tensorboard(tmp_path), tmp_path)
+    rows = ["1,0.1,2.5,0.25\n", "2,0.05,1.5,0.5\n"]
+    for epoch in (1, 2):
+        (tmp_path / "records.csv").write_text(HEAD + "".join(rows[:epoch]))
+        after_epoch(epoch, None)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert sorted(events.Tags()["scalars"]) == ["lr", "test_accuracy", "train_loss"]
+    assert [(each.step, each.value) for each in events.Scalars("train_loss")] == [(1, 2.5), (2, 1.5)]
+
+
+def test_only_the_main_process_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "records.csv").write_text(HEAD + "1,0.1,2.5,0.25\n")
+    told: list[int] = []
+    after_epoch = tracked(lambda epoch, numbers: told.append(epoch), tmp_path)
+    after_epoch(1, None)
+    monkeypatch.setenv("RANK", "1")
+    after_epoch(2, None)
+    assert told == [1]
+    assert last_record(tmp_path) == {"lr": 0.1, "train_loss": 2.5, "test_accuracy": 0.25}
