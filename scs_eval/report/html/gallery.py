@@ -212,8 +212,8 @@ def _likeliest(result: Any, count: int) -> list[list[tuple[str, float]]]:
     if result is None or result.probabilities is None:
         return nothing
     rows = zip(result.likeliest[:count].tolist(), result.probabilities[:count].tolist(), strict=True)
-    told = [
-        [(result.classes[k], round(p, 4)) for k, p in zip(places, chances, strict=True)] for places, chances in rows
+    told = [  # to more digits than are shown, which are rounded once
+        [(result.classes[k], round(p, 6)) for k, p in zip(places, chances, strict=True)] for places, chances in rows
     ]
     return told + nothing[: count - len(told)]
 
