@@ -61,7 +61,7 @@ def draw_contour(result: "SearchResult", ax: "Axes | None" = None) -> "Figure":
     p, rate = result.values[whole].T
     with style.drawing(ax, height=3.0) as axes:
         filled = axes.tricontourf(p, np.log10(rate), 100 * result.accuracies[whole], levels=10, cmap="viridis")
-        axes.scatter(p, np.log10(rate), s=10, c="white", edgecolors="black", linewidths=0.5)
+        axes.scatter(p, np.log10(rate), s=10, c="white", edgecolors="black", linewidths=0.5, clip_on=False, zorder=3)
         ticks = np.unique(np.round(np.linspace(np.log10(rate).min(), np.log10(rate).max(), 4), 1))
         axes.set_yticks(ticks, [f"{10**tick:.2g}" for tick in ticks])
         axes.set_xlabel("p")
