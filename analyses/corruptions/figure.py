@@ -28,13 +28,14 @@ def draw_curves(results: "Sequence[CorruptionsResult]", ax: "Axes | None" = None
             ax.legend(loc="best")
             return style.figure_of(ax)
         names = results[0].names
-        rows = -(-len(names) // COLUMNS)
-        axes = style.panels(rows, COLUMNS, height=0.6 + 1.35 * rows + 0.14 * len(results), sharex=True, sharey=True)
+        columns = min(COLUMNS, len(names))
+        rows = -(-len(names) // columns)
+        axes = style.panels(rows, columns, height=0.6 + 1.35 * rows + 0.14 * len(results), sharex=True, sharey=True)
         for place, panel in enumerate(axes):
             _panel(panel, results, place) if place < len(names) else panel.set_axis_off()
-        for panel in axes[::COLUMNS]:
+        for panel in axes[::columns]:
             panel.set_ylabel("accuracy in %")
-        for panel in axes[-COLUMNS:]:
+        for panel in axes[-columns:]:
             panel.set_xlabel("severity")
         handles, labels = axes[0].get_legend_handles_labels()
         note = f"{results[0].n:,} images, {results[0].source}; severity 0 is clean, 95 % bands"
