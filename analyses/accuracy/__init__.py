@@ -36,6 +36,14 @@ def accuracy(
     images: (n, 3, H, W) in [0, 1] with labels (n,), positions in `classes`; or data that bring all three.
     label: the model's name in tables and figures. batch_size: images at once; by default 250, fewer of large ones.
     progress: called with how many more images are done.
+
+    >>> import scs_eval
+    >>> data = scs_eval.load_data("sample", n=20)
+    >>> result = scs_eval.accuracy(
+    ...     scs_eval.load_model("rohrer25k_scs"), data.images, data.labels, classes=data.classes
+    ... )
+    >>> len(result.correct)
+    20
     """
     model, data = as_model(model), as_examples(images, labels, classes=classes)
     check_images(data.images)

@@ -32,9 +32,8 @@ def register_attack(attack: Any = None, name: str = "", **traits: Any) -> Any:
     ... def darker(model, images, labels, eps):
     ...     return images - eps
     >>> model, data = scs_eval.load_model("rohrer25k_scs"), scs_eval.load_data("sample", n=10)
-    >>> attacked = scs_eval.Attack(name="darker")
-    >>> attacked.label
-    'darker'
+    >>> scs_eval.pgd(model, data, eps=[0.1, 0.5], attacks=["darker"], scorecard=None).attacks
+    ('darker',)
     """
     if isinstance(attack, AttackKind):
         return ATTACKS.add(name or attack.name, replace(attack, name=name or attack.name))

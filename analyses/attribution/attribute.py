@@ -48,6 +48,11 @@ def attribute(
     Random choices depend on `seed` alone, so that a map does not depend on the images beside it.
     channels: 6 to explain what enters a network that encodes [x, 1−x], the two channels of a colour added.
     references: images that expected gradients start from, such as some of the training set.
+
+    >>> import scs_eval
+    >>> data = scs_eval.load_data("sample", n=2)
+    >>> scs_eval.attribute(scs_eval.load_model("rohrer25k_scs"), data.images, data.labels, method="ixg").shape
+    torch.Size([2, 3, 32, 32])
     """
     chosen, model = find_method(method_name(method)), as_model(model)
     pictures, given = as_examples(images).images, as_labels(targets, what="targets")

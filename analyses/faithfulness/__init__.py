@@ -67,6 +67,13 @@ def faithfulness(
     baseline: what replaces a pixel of the curves (black, mean, blur), `steps` how often; order: signed or magnitude.
     sigma, samples: of infidelity. indices: where the images came from. progress: told of every method and control done.
     Of several methods, one that cannot serve the model is left out and recorded; if none is left, that is an error.
+
+    >>> import scs_eval
+    >>> data = scs_eval.load_data("sample", n=4)
+    >>> model = scs_eval.load_model("rohrer25k_scs")
+    >>> result = scs_eval.faithfulness(model, data.images, classes=data.classes, method="grad", steps=4)
+    >>> result.methods
+    ('grad', 'random', 'edges')
     """
     asked = (method,) if isinstance(method, str | Method) or callable(method) else method
     methods = tuple(dict.fromkeys(map(method_name, asked)))

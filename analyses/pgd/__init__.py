@@ -68,6 +68,12 @@ def pgd(
     first, the result keeps what the attack added. checkpoint: a file from which an interrupted sweep goes on, written
     after every `checkpoint_every` batches. progress: is told how many more images are decided; scorecard_progress: of
     each of the scorecard's STEPS parts.
+
+    >>> import scs_eval
+    >>> data = scs_eval.load_data("sample", n=4)
+    >>> result = scs_eval.pgd(scs_eval.load_model("rohrer25k_scs"), data, eps=[0.01, 0.3], scorecard=None)
+    >>> bool(result.is_adversarial[-1].all())
+    True
     """
     radii, chosen = check_eps(eps), as_attacks(attacks)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)

@@ -65,6 +65,12 @@ def saliency(
     reduce: max, mean or norm over the channels' absolute values; sum: |Σ|; positive: the positive part of Σ.
     radius, samples: of max-sensitivity; no samples, no max-sensitivity. indices: where the images came from.
     network: the model's name in the zoo if `label` is another, by which its reference is found.
+
+    >>> import scs_eval
+    >>> data = scs_eval.load_data("sample", n=4)
+    >>> model = scs_eval.load_model("rohrer25k_scs")
+    >>> scs_eval.saliency(model, data.images, data.labels, classes=data.classes, samples=0).maps.shape
+    (4, 32, 32)
     """
     model, method = as_model(model), method_name(method)
     data = as_examples(images, labels, classes=classes, indices=indices)

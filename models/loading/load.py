@@ -59,6 +59,11 @@ def load_model(
     arch: what a file holds that does not say so itself; any source but a file.
     weights: a file to fill a zoo name, torchvision's network or a factory's with; "none" leaves it untrained.
     normalize: an external model's statistics, put inside it: `imagenet`, `cifar10`, `mean,std` or six numbers.
+
+    >>> import scs_eval
+    >>> data = scs_eval.load_data("sample", n=2)
+    >>> scs_eval.load_model("rohrer25k_scs")(data.images).shape
+    torch.Size([2, 10])
     """
     return open_source(source, arch=arch, weights=weights, normalize=normalize, device=device).model
 

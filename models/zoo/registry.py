@@ -116,6 +116,10 @@ def create_model(name: str, *, num_classes: int | None = None, seed: int | None 
 
     Without a number of classes it has its `default_classes`; without a seed, that of the name (`NAME@3`), else 0. The
     random state of the caller is left as it was.
+
+    >>> import scs_eval
+    >>> sum(parameter.numel() for parameter in scs_eval.create_model("rohrer25k_scs").parameters())
+    24974
     """
     import torch
 

@@ -60,6 +60,10 @@ def load_data(
     skip_bad: read every file once, and leave out those that are unreadable, with a warning that says how many.
     num_classes: how many classes the network has that is to see a folder. If they are more than the class folders,
         those must be called as ImageNet's or CIFAR's classes are or be listed in classes.txt there.
+
+    >>> import scs_eval
+    >>> scs_eval.load_data("sample", n=20)
+    ImageData(20 images of 3×32×32, 10 classes, source='sample')
     """
     for name, value, least in (("n", n, 1), ("seed", seed, 0), ("size", size, 1), ("resize", resize, size or 1)):
         _check_whole(name, value, least)
