@@ -49,6 +49,8 @@ LONGEST_NAME = 200  # characters: what a figure and a table can still show
 
 def check_name(name: str, *, what: str) -> None:
     """Raise unless a label or a class name can be written to files, tables and figures; ask before the work."""
+    if not isinstance(name, str):
+        raise InputError(f"expected a {what} as text, got {type(name).__name__}")
     if not name or len(name) > LONGEST_NAME:
         shown = f"{name[:40]!r}… with {len(name):,}" if name else "none"
         raise InputError(f"expected a {what} of 1 to {LONGEST_NAME} characters, got {shown}; choose another name")

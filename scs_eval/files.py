@@ -1,6 +1,7 @@
 """Files that are there whole or not at all, also after a kill or a crash of the machine, and a lock. No torch here."""
 
 import ctypes
+import errno
 import hashlib
 import os
 import platform
@@ -17,6 +18,8 @@ _HOST = re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:40] or "host"
 _TEMPORARY = re.compile(rf"\.scs-eval-[0-9a-f]{{12}}\.{re.escape(_HOST)}\.(\d+)\.\d+")
 _COUNTER = count()
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room on the disk, for this user, or in a file
+PENDING = ".scs-eval-new"  # in a folder that is being replaced file by file: what has not been moved up yet
 
 
 @contextmanager
@@ -39,6 +42,11 @@ def write_atomically(path: Path, content: bytes) -> None:
         beside.write_bytes(content)
 
 
+def write_text(path: Path, text: str) -> None:
+    """UTF-8; what a path that is not UTF-8 brought in is spelled out (`\\udcff`), as JSON does."""
+    path.write_bytes(text.encode("utf-8", "backslashreplace"))
+
+
 def temporary_path(path: Path) -> Path:
     """A hidden path beside `path` that says which process it belongs to; short, however long the name is."""
     digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]
@@ -59,6 +67,12 @@ def remove_tree(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink()
+
+
+def newest(directory: Path, name: str) -> Path:
+    """Where a file of a result is, also if a kill interrupted the replacement of the folder file by file."""
+    pending = directory / PENDING / name
+    return pending if pending.exists() else directory / name
 
 
 def sync(path: Path) -> None:

@@ -13,7 +13,7 @@ from scs_eval.analyses.core.batching import images_at_once, map_images
 from scs_eval.analyses.core.inference import BATCH
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, logits_of
+from scs_eval.analyses.core.validation import check_images, check_labels, check_names, logits_of
 from scs_eval.errors import InputError
 from scs_eval.progress import Progress
 
@@ -45,6 +45,7 @@ def accuracy(
     >>> len(result.correct)
     20
     """
+    check_names(label=label)
     model, data = as_model(model), as_examples(images, labels, classes=classes)
     check_images(data.images)
     names = data.class_names(model)

@@ -12,7 +12,7 @@ from scs_eval.analyses.calibration.temperature import fit_temperature
 from scs_eval.analyses.core.inference import BATCH, predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model, check_several_classes
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels
+from scs_eval.analyses.core.validation import check_images, check_labels, check_names
 from scs_eval.errors import InputError
 from scs_eval.progress import Progress
 
@@ -36,6 +36,7 @@ def calibration(
     the expected calibration error. seed: of the halves: each is scaled by the temperature that was fitted on the other,
     so no image is scaled by one that it helped to choose.
     """
+    check_names(label=label)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     check_images(data.images)
     names, n = data.class_names(model), len(data.labels)

@@ -17,6 +17,7 @@ from scs_eval.analyses.compare.steps import Advance, Setup, make_setup, make_ste
 from scs_eval.analyses.core.cache import ResultCache
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike
 from scs_eval.analyses.core.result import COMPARISONS, Result
+from scs_eval.analyses.core.validation import check_names
 from scs_eval.images import Images
 
 EPS = tuple(float(f"{step / 510:.12g}") for step in range(1, 17))  # 0.5/255, 1/255 … 8/255
@@ -57,6 +58,7 @@ def compare(
     cost is done more, and what is being worked on. only: do the steps of this model alone, for a store that others
     fill as well; grids are still chosen for all, and the result is of this model.
     """
+    check_names(label=label)
     setup = make_setup(
         models, images, labels, classes=classes, analyses=analyses, method=method, eps=tuple(eps),
         sizes=sizes or {}, indices=indices, seed=seed, store=store, known=known or {}, twins=twins or {},

@@ -16,7 +16,7 @@ from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_e
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.result import Result
 from scs_eval.analyses.core.task import Task
-from scs_eval.analyses.core.validation import UNLABELLED
+from scs_eval.analyses.core.validation import UNLABELLED, check_answer, check_images, check_names
 from scs_eval.errors import InputError, NotApplicableError
 from scs_eval.images import Images, take
 
@@ -115,8 +115,10 @@ def make_setup(
     **options: Any,
 ) -> Setup:
     """The request, checked."""
-    if not models:
-        raise InputError("expected models to compare, got none")
+    if not isinstance(models, Mapping) or not models:
+        raise InputError("expected models to compare, by their labels ({label: model}), got none")
+    for name in models:
+        check_names(label=name)
     loaded = {name: as_model(model) for name, model in models.items()}
     first = images[next(iter(models))] if isinstance(images, Mapping) else images
     data = as_examples(first, labels, classes=classes, indices=indices)
@@ -125,10 +127,13 @@ def make_setup(
         raise InputError(
             f"expected the same {len(data.labels)} images for every model, got {len(by_model[wrong[0]])} for {wrong[0]}"
         )
+    names = data.class_names(next(iter(loaded.values())))
+    for name, batch in by_model.items():
+        check_images(batch)
+        check_answer(loaded[name], batch, classes=len(names))
     return Setup(
-        models=loaded, images=by_model, labels=data.labels, indices=data.indices,
-        classes=data.class_names(next(iter(loaded.values()))), analyses=check_analyses(analyses),
-        sizes=check_sizes(sizes), **options,
+        models=loaded, images=by_model, labels=data.labels, indices=data.indices, classes=names,
+        analyses=check_analyses(analyses), sizes=check_sizes(sizes), **options,
     )  # fmt: skip
 
 

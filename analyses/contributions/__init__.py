@@ -17,7 +17,7 @@ from scs_eval.analyses.contributions.result import map_sizes, map_sums
 from scs_eval.analyses.core.batching import images_at_once, map_images
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, logits_of
+from scs_eval.analyses.core.validation import check_images, check_labels, check_names, logits_of
 from scs_eval.analyses.plotting import colour
 from scs_eval.errors import InputError
 from scs_eval.models.explain.decomposition import Decomposition, decompose
@@ -51,6 +51,7 @@ def contributions(
     maps; of the others the numbers. batch_size: images at once, by default 50, fewer of large ones. progress: called
     with how many more images are done.
     """
+    check_names(label=label)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     check_images(data.images)
     _check_choices(picture, extras, batch_size, kept)

@@ -28,9 +28,11 @@ class ResultCache:
         """The result of this work, if it is finished."""
         stored = self._finished(key).load() if self.read else {}
         try:
-            return unpack(stored)
+            result = unpack(stored)
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
+        Checkpoint(self.unfinished(key), key).remove()  # left by a kill at the end of `put`
+        return result
 
     def put(self, key: str, result: Result) -> None:
         """Keep a result, whole or not at all; what was done of it before is no longer needed."""

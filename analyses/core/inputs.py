@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.core.validation import UNLABELLED, count_logits
+from scs_eval.analyses.core.validation import UNLABELLED, check_class_names, count_logits
 from scs_eval.datasets import is_dataset, open_dataset
 from scs_eval.errors import InputError
 from scs_eval.images import Images, StreamedImages
@@ -95,6 +95,7 @@ def as_examples(
         settings = {"data": type(images).__name__}
         images, own_labels, own_classes = open_dataset(images)
         labels, classes = own_labels if labels is None else labels, classes or own_classes
+    check_class_names(() if classes is None else classes)
     pictures = images if isinstance(images, StreamedImages) else as_images(images)
     count = len(pictures)
     return Examples(

@@ -18,6 +18,7 @@ import numpy as np
 from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.analyses.core.legacy import upgrade
 from scs_eval.errors import InputError
+from scs_eval.files import newest, write_text
 
 if TYPE_CHECKING:
     from scs_eval.analyses.core.result import Result
@@ -33,14 +34,14 @@ def save_result(result: "Result", directory: str | Path) -> None:
     text, arrays = _text_and_arrays(result)
     Path(directory).mkdir(parents=True, exist_ok=True)
     np.savez_compressed(Path(directory) / ARRAYS, allow_pickle=False, **arrays)
-    (Path(directory) / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
+    write_text(Path(directory) / DESCRIPTION, text + "\n")
 
 
 def load_result(directory: str | Path) -> "Result":
     """The result that was saved in a directory."""
     try:
-        description = json.loads((Path(directory) / DESCRIPTION).read_text(encoding="utf-8"))
-        with np.load(Path(directory) / ARRAYS, allow_pickle=False) as stored:
+        description = json.loads(newest(Path(directory), DESCRIPTION).read_text(encoding="utf-8"))
+        with np.load(newest(Path(directory), ARRAYS), allow_pickle=False) as stored:
             arrays = dict(stored)
         return _restore(*upgrade(_known_schema(description), arrays))
     except FileNotFoundError as error:

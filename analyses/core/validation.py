@@ -5,11 +5,25 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.core.model_state import device_of
-from scs_eval.errors import InputError, check_name
+from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.errors import InputError, check_name, shortened
 from scs_eval.images import Images
 
 UNLABELLED = -1
+
+
+def check_names(*, label: str, classes: Sequence[str] | None = None) -> None:
+    """Raise unless the label and the class names can be written to tables and figures."""
+    check_name(label, what="label")
+    check_class_names(() if classes is None else classes)
+
+
+def check_class_names(classes: Sequence[str]) -> None:
+    """Raise unless they can be written; a class may have no name."""
+    if isinstance(classes, str):
+        raise InputError(f"expected class names as a list, got the text {shortened(classes)}")
+    for name in classes:
+        check_name("-" if name == "" else name, what="class name")
 
 
 def check_images(images: Images) -> None:
@@ -31,8 +45,6 @@ def check_labels(labels: Tensor, *, images: Images, classes: Sequence[str]) -> N
         raise InputError("this needs the images' classes, and they have none; sort them into class folders")
     if labels.shape != images.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
         raise InputError(f"expected {len(images)} labels as whole numbers, got {labels.dtype} {tuple(labels.shape)}")
-    for name in classes:
-        check_name(name or "-", what="class name")
     first, last = int(labels.min()), int(labels.max())
     if first < 0 or last >= len(classes):
         raise InputError(f"expected labels from 0 to {len(classes) - 1}, got {first} to {last}")
@@ -53,6 +65,12 @@ def logits_of(model: nn.Module, images: Tensor, *, classes: int) -> Tensor:
     if not logits.isfinite().all():
         raise InputError("expected finite logits, got NaN or infinity; the model may not have been trained to the end")
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
+def check_answer(model: nn.Module, images: Images, *, classes: int) -> None:
+    """Raise unless the model has a finite logit for each class of such an image; ask before the work."""
+    with evaluating(model), torch.no_grad():
+        logits_of(model, images[:1], classes=classes)
 
 
 def count_logits(model: nn.Module, images: Tensor) -> int:

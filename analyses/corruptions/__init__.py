@@ -16,7 +16,7 @@ from scs_eval.analyses.core.validation import check_images, check_labels, logits
 from scs_eval.analyses.corruptions.corrupt import CORRUPTIONS, SEVERITIES, check_corruption, corrupt
 from scs_eval.analyses.corruptions.result import CorruptionsComparison as CorruptionsComparison
 from scs_eval.analyses.corruptions.result import CorruptionsResult as CorruptionsResult
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, check_name
 from scs_eval.progress import Progress
 
 # From a corruption, a severity, the ids (b,) of images and the images (b, 3, H, W) to the corrupted ones.
@@ -50,6 +50,7 @@ def corruptions(
     source: corrupted images from elsewhere, such as the files of CIFAR-10-C; without, they are made from `seed` and
     `indices`. progress: is told how many more images are done. checkpoint: a file to resume from.
     """
+    check_name(label, what="label")
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     check_images(data.images)
     known = data.class_names(model)

@@ -28,7 +28,7 @@ from scs_eval.analyses.core.inputs import (
     check_several_classes,
 )
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels
+from scs_eval.analyses.core.validation import check_images, check_labels, check_names
 from scs_eval.analyses.faithfulness.bench import Bench, Outcome, stacked
 from scs_eval.analyses.faithfulness.controls import CONTROLS
 from scs_eval.analyses.faithfulness.infidelity import SAMPLES, SIGMA
@@ -77,6 +77,7 @@ def faithfulness(
     """
     asked = (method,) if isinstance(method, str | Method) or callable(method) else method
     methods = tuple(dict.fromkeys(map(method_name, asked)))
+    check_names(label=label)
     own = as_metrics(metrics)
     model, data = as_model(model), as_examples(images, classes=classes, indices=indices)
     names, pictures = data.class_names(model), data.images[:]  # the cascade asks every network about all of them

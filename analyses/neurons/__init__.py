@@ -17,7 +17,7 @@ from scs_eval.analyses.core.inference import predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.parallel import shared_map
-from scs_eval.analyses.core.validation import check_images, check_labels
+from scs_eval.analyses.core.validation import check_answer, check_images, check_labels, check_names
 from scs_eval.analyses.neurons.directions import Directions, choose_directions, no_directions
 from scs_eval.analyses.neurons.peaks import Peaks, find_peaks, output_channels
 from scs_eval.analyses.neurons.result import NeuronsComparison as NeuronsComparison
@@ -54,6 +54,7 @@ def neurons(
     logits of targets (n,), by default the predicted classes. top: images for each, at their strongest position.
     images: arrays, or data that bring labels, classes and indices. batch_size: by default 50, fewer of large images.
     """
+    check_names(label=label)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     pictures, numbers = data.images, data.indices
     check_images(pictures)
@@ -63,6 +64,7 @@ def neurons(
     with torch.inference_mode(False), evaluating(model):
         kind = type(find_layer(model, layer)).__name__
         names = data.class_names(model)
+        check_answer(model, pictures, classes=len(names))
         for given in (wanted, truth):
             if given is not None:
                 check_labels(given, images=pictures, classes=names)

@@ -21,7 +21,7 @@ from scs_eval.analyses.attacks.sweep import Sweep, check_grid, sweep
 from scs_eval.analyses.core.inference import predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels
+from scs_eval.analyses.core.validation import check_images, check_labels, check_names
 from scs_eval.analyses.pgd.examples import choose_pictures, explain
 from scs_eval.analyses.pgd.quantisation import min_eps_rounded
 from scs_eval.analyses.pgd.result import PgdComparison, PgdResult
@@ -76,6 +76,7 @@ def pgd(
     True
     """
     radii, chosen = check_eps(eps), as_attacks(attacks)
+    check_names(label=label)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     check_images(data.images)
     names = data.class_names(model)

@@ -29,7 +29,7 @@ from scs_eval.analyses.core.inputs import (
     check_several_classes,
 )
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels
+from scs_eval.analyses.core.validation import check_images, check_labels, check_names
 from scs_eval.analyses.saliency.reductions import find_reduction
 from scs_eval.analyses.saliency.result import SaliencyComparison as SaliencyComparison
 from scs_eval.analyses.saliency.result import SaliencyResult as SaliencyResult
@@ -72,6 +72,7 @@ def saliency(
     >>> scs_eval.saliency(model, data.images, data.labels, classes=data.classes, samples=0).maps.shape
     (4, 32, 32)
     """
+    check_names(label=label)
     model, method = as_model(model), method_name(method)
     data = as_examples(images, labels, classes=classes, indices=indices)
     names = data.class_names(model)

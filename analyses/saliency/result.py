@@ -116,8 +116,7 @@ class SaliencyResult(Result):
             row[head] = "" if np.isnan(mean) else f"{mean:.3f}" + ("" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]")
         if self.left_out_share is not None:
             row["left out"] = percent(self.left_out_share)
-        milliseconds = 1000 * self.seconds
-        return pd.DataFrame([{**row, "ms/image": f"{milliseconds:,.{0 if milliseconds >= 100 else 1}f}"}])
+        return pd.DataFrame([row])
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The table, and every image with its classes and metrics."""

@@ -15,7 +15,7 @@ from scs_eval.analyses.attacks.config import Attack
 from scs_eval.analyses.core.inference import predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, count_logits
+from scs_eval.analyses.core.validation import check_images, check_labels, check_names, count_logits
 from scs_eval.analyses.scorecard import sanity_checks, strength
 from scs_eval.analyses.scorecard.check import Check
 from scs_eval.analyses.scorecard.context import CheckContext
@@ -54,6 +54,7 @@ def scorecard(
     afresh: (E,) values of ε and (E, m) what an independent sweep fooled; by default a few attacks are made for it.
     progress: is told after each of STEPS parts.
     """
+    check_names(label=label)
     chosen = find_preset(preset)
     model, data = as_model(model), as_examples(images, labels, indices=ids)
     check_images(data.images)

@@ -24,6 +24,7 @@ KEY = "converted"
 
 def save_converted(model: "nn.Module", path: Path, *, origin: "Loaded", spec: ConversionSpec) -> None:
     """Write the weights of `model`, which is `origin` with other layers, with a description of both."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_model
 
     description = {
@@ -32,7 +33,10 @@ def save_converted(model: "nn.Module", path: Path, *, origin: "Loaded", spec: Co
         "statistics": _statistics(origin.model),
         "spec": asdict(spec),
     }
-    save_model(model, str(path), metadata={KEY: json.dumps(description)})
+    try:
+        save_model(model, str(path), metadata={KEY: json.dumps(description)})
+    except SafetensorError as error:  # safetensors' own name for what the system says
+        raise InputError(f"the network cannot be written: {error}; make room or choose another --out") from error
 
 
 def build_converted(text: str, state: "dict[str, Tensor]", *, file: str, arch: str | None) -> tuple["nn.Module", str]:

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from scs_eval.models.explain.checkpointing import backward_pass, forbid_reentrant, mode_of_forward_pass
+from scs_eval.models.explain import checkpointing
+from scs_eval.models.explain.checkpointing import backward_pass, mode_of_forward_pass
 
 
 class _Mode(NamedTuple):
@@ -51,8 +52,10 @@ def explaining() -> bool:
         return mode.enabled
     if backward_pass() != mode.backward_pass:
         return mode_of_forward_pass(default=mode.enabled)
-    if mode.enabled and not torch.is_grad_enabled():
-        forbid_reentrant()
+    if mode.enabled and not checkpointing.is_known():
+        checkpointing.forbid_all()
+    elif mode.enabled and not torch.is_grad_enabled():
+        checkpointing.forbid_reentrant()
     return mode.enabled
 
 

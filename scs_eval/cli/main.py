@@ -1,6 +1,5 @@
 """`scs-eval`: finds the command and imports only that one."""
 
-import errno
 import io
 import os
 import sys
@@ -15,6 +14,7 @@ from click.shell_completion import CompletionItem
 from scs_eval import __version__
 from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.errors import InputError, printable, shortened
+from scs_eval.files import FULL
 from scs_eval.plugins import load_plugin
 
 # Commands that are no analyses: name -> one-line help. Those before the analyses come first on a first tour.
@@ -33,7 +33,6 @@ AFTER = {
     "convert": "Swap the layers of any network for SCS, B-cos or other layers.",
     "export": "Write a network as a file that ONNX Runtime or torch alone can run.",
 }
-FULL = (errno.ENOSPC, errno.EDQUOT)  # no room on the disk, or for this user
 
 
 def commands() -> dict[str, str]:

@@ -22,10 +22,10 @@ out_option = click.option(
 
 def checked_out(out: Path | None, *, analysis: str, names: Sequence[str]) -> Path:
     """Where a command without models writes: --out, or results/<analysis>/<what was asked for>."""
-    from scs_eval.report.folder import check_target
+    from scs_eval.report.folder import check_space, check_target
 
     chosen = out or Path("results", analysis, folder_name(names))
-    check_target(chosen)
+    check_space(check_target(chosen))
     return chosen
 
 
@@ -47,9 +47,9 @@ def finish(result: "Result", out: Path) -> None:
     from scs_eval.analyses.core.training_table import training_summary
     from scs_eval.report.folder import available_target
     from scs_eval.report.markdown import markdown
-    from scs_eval.report.write import FigureError, write_result
+    from scs_eval.report.write import FigureError, join_errors, write_result
 
-    failures: list[str] = []
+    failures: list[FigureError] = []
     path = write_result(result, available_target(out), command=command_words(), failures=failures)
     click.echo(markdown(result.summary()))
     if isinstance(result, Comparison) and len(trainings := result.trainings()):
@@ -57,7 +57,7 @@ def finish(result: "Result", out: Path) -> None:
     click.echo(path)
     barrier()  # what is written now makes unfinished work superfluous
     if failures:
-        raise FigureError("; ".join(failures))
+        raise join_errors(failures, path)
 
 
 def say(message: object, *, err: bool = False) -> None:

@@ -72,9 +72,9 @@ class Request:
         """
         from scs_eval.devices import choose_device
         from scs_eval.models.explain.precision import allow_tf32
-        from scs_eval.report.folder import check_target
+        from scs_eval.report.folder import check_space, check_target
 
-        check_target(self.out)
+        check_space(check_target(self.out))
         allow_tf32(self.tf32)
         with shared_work():
             device = choose_device(self.device)

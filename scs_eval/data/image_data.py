@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from scs_eval.errors import InputError
-from scs_eval.images import Images, take
+from scs_eval.images import Images, StreamedImages, take
 
 UNLABELLED = -1
 
@@ -31,6 +31,9 @@ class ImageData:
     source: str
 
     def __post_init__(self) -> None:
+        for name in ("images", "labels", "indices"):
+            if not isinstance(value := getattr(self, name), torch.Tensor | StreamedImages):
+                raise InputError(f"expected {name} as a tensor, got {type(value).__name__}; use torch.as_tensor")
         if self.images.ndim != 4 or self.images.shape[1] != 3 or self.images.dtype != torch.float32:
             raise InputError(
                 f"expected float32 images of shape (N, 3, H, W), got {self.images.dtype} {tuple(self.images.shape)}"

@@ -10,10 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from scs_eval.errors import InputError
-from scs_eval.files import exchange, remove_leftovers, remove_tree, sync, temporary_path, write_atomically
+from scs_eval.files import PENDING, exchange, remove_leftovers, remove_tree, sync, temporary_path
 
 RUN = "run.json"
 FILES = "files"
+LEAST = 1_000_000  # bytes: what the tables, arrays and figures of a small result take
 
 
 def check_target(out: str | Path) -> Path:
@@ -24,6 +25,7 @@ def check_target(out: str | Path) -> Path:
             raise InputError(f"expected a directory to write to, {out} is a file; choose another --out")
         if target.is_dir():
             remove_leftovers(target)
+            _move_up(target)
         if foreign := foreign_file(target):
             raise InputError(f"{out} holds {foreign}, which is not part of a result; choose another --out")
         _staging(target, next(parent for parent in target.parents if parent.exists())).rmdir()
@@ -34,6 +36,17 @@ def check_target(out: str | Path) -> Path:
             raise
         raise InputError(f"cannot write to {out}: {error}; choose another --out") from error
     return target
+
+
+def check_space(target: Path) -> None:
+    """Raise if the disk is so full that no result fits; worth asking before the work is done."""
+    above = next(path for path in (target, *target.parents) if path.exists())
+    disk = shutil.disk_usage(above)
+    if disk.total and disk.free < LEAST:  # some network drives say 0 of both
+        raise InputError(
+            f"{target} has room for {disk.free / 1000:,.0f} kB, expected {LEAST / 1000:,.0f} kB at least; "
+            "make room or choose another --out"
+        )
 
 
 def available_target(out: Path) -> Path:
@@ -57,12 +70,17 @@ def list_files(directory: Path) -> set[str]:
 
 def owned_files(directory: Path) -> set[str]:
     """What the manifest names. Version 0.1 named folders; then the folder's own manifest says what is in it."""
-    try:
-        named = set(map(str, json.loads((directory / RUN).read_text(encoding="utf-8"))[FILES]))
-    except (OSError, ValueError, KeyError, TypeError):
+    if not (named := _named(directory / RUN)):
         return set()
     folders = {path.name for path in directory.iterdir() if path.name in named and (path / RUN).exists()}
     return named | {f"{folder}/{name}" for folder in folders for name in owned_files(directory / folder)}
+
+
+def _named(manifest: Path) -> set[str]:
+    try:
+        return set(map(str, json.loads(manifest.read_text(encoding="utf-8"))[FILES]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def foreign_file(directory: Path) -> str | None:
@@ -113,29 +131,61 @@ def _take_place(new: Path, target: Path) -> None:
         _remove(new, owned)
         _bring_back(new, target)
     else:
-        _move_files(new, target, owned)
+        _replace_files(new, target)
 
 
-def _move_files(new: Path, target: Path, owned: set[str]) -> None:
+def _replace_files(new: Path, target: Path) -> None:
     """File by file, where two names cannot be swapped: a mounted volume, some file systems.
 
-    Until the last file is there the manifest names the old files and the new ones.
+    The whole result is inside the target under one name before the first file is replaced. What a kill leaves then is
+    finished by the next one who writes there, and `newest` reads it until then.
     """
-    if new.parent != target:  # of another file system: a rename would fail
+    _move_up(target)
+    try:
+        new.rename(target / PENDING)
+    except OSError:  # of another file system
         inside = temporary_path(target / "inside")
-        shutil.copytree(new, inside)
         try:
-            return _move_files(inside, target, owned)
+            _copy(new, inside)
+            inside.rename(target / PENDING)
         finally:
             remove_tree(inside)
-    wanted = list_files(new)
-    write_atomically(target / RUN, json.dumps({FILES: sorted(owned | wanted)}).encode())
-    for name in sorted(wanted - {RUN}):
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        (new / name).replace(target / name)
-    _remove(target, owned - wanted)
-    (new / RUN).replace(target / RUN)
-    return None
+    sync(target)
+    _move_up(target)
+
+
+def _copy(new: Path, inside: Path) -> None:
+    for path in filter(Path.is_file, new.rglob("*")):
+        copy = inside / path.relative_to(new)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+        sync(copy)
+
+
+def _move_up(target: Path) -> None:
+    """Let the files in PENDING take their places, the manifest last: it is there as long as something is to be done."""
+    pending = target / PENDING
+    if not pending.is_dir():
+        return
+    if (pending / RUN).exists():
+        wanted = _named(pending / RUN)
+        for name in sorted((wanted & list_files(pending)) - {RUN}):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # another process writes there too, and was quicker
+                (pending / name).replace(target / name)
+        _remove(target, owned_files(target) - wanted)
+        with suppress(FileNotFoundError):
+            (pending / RUN).replace(target / RUN)
+    _remove_empty(pending)
+
+
+def _remove_empty(directory: Path) -> None:
+    """Remove a folder and those inside, unless somebody's file is in it."""
+    for folder in sorted((path for path in directory.rglob("*") if path.is_dir()), reverse=True):
+        with suppress(OSError):
+            folder.rmdir()
+    with suppress(OSError):
+        directory.rmdir()
 
 
 def _remove(directory: Path, names: set[str]) -> None:

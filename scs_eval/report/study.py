@@ -11,9 +11,10 @@ from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.training_table import training_summary
 from scs_eval.analyses.study.result import PARTED, StudyResult, claim_summary, file_name
+from scs_eval.files import write_text
 from scs_eval.report.html.figures import figure_of
 from scs_eval.report.html.parts import Claim, Claims, Code, Note, Part, Section, Table, make_page
-from scs_eval.report.write import write_result
+from scs_eval.report.write import FigureError, write_result
 
 PAGE = "report.html"
 RULE = (
@@ -29,7 +30,7 @@ def write_study(
     out: str | Path,
     *,
     command: Sequence[str] = (),
-    failures: list[str] | None = None,
+    failures: list[FigureError] | None = None,
     progress: Callable[[int, str], None] | None = None,
 ) -> Path:
     """Write a study into the directory `out` and return where its page is; see `write_comparison`."""
@@ -40,7 +41,7 @@ def write_study(
             _write_tables(part, folder / file_name(name) / analysis)
             if progress is not None:
                 progress(1, key)
-        (folder / PAGE).write_text(study_page(result, folder=folder, run=run), encoding="utf-8")
+        write_text(folder / PAGE, study_page(result, folder=folder, run=run))
 
     return write_result(result, out, command=command, beside=beside, failures=failures) / PAGE
 

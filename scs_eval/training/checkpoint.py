@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import nn
 
 from scs_eval import __version__
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, printable
 from scs_eval.files import write_atomically
 from scs_eval.models.loading.torch_file import read_torch
 from scs_eval.training.job import Job
@@ -43,7 +43,7 @@ def load_checkpoint(directory: Path) -> dict[str, Any] | None:
 def write_weights(path: Path, model: nn.Module, metadata: Mapping[str, object]) -> None:
     """Write the state of a model, and metadata as strings, whole or not at all."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    write_atomically(path, save(tensors, metadata={name: str(value) for name, value in metadata.items()}))
+    write_atomically(path, save(tensors, metadata={name: printable(str(value)) for name, value in metadata.items()}))
 
 
 def describe_job(job: Job, *, num_classes: int) -> dict[str, object]:

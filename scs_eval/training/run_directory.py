@@ -1,7 +1,6 @@
 """The output directory of a run: what is in it, whether it may be used, how files are replaced. No torch here."""
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scs_eval.errors import InputError
-from scs_eval.files import locked, write_atomically
+from scs_eval.files import locked, temporary_path, write_atomically
 
 RUN = "run.json"
 FILES = "checkpoint.pt", RUN, "records.csv", "layers.csv", "norms.csv"
@@ -95,7 +94,7 @@ class RunDirectory:
     def _try_writing(self) -> None:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            probe = self.directory / f"probe-{os.getpid()}"
+            probe = temporary_path(self.directory / "probe")  # which the next run removes after a kill
             write_atomically(probe, b"x")
             probe.unlink()
         except OSError as error:

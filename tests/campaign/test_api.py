@@ -15,21 +15,37 @@ from torch import nn
 
 import scs_eval
 
-ANALYSES = {
-    "accuracy": lambda model, images, labels, **more: scs_eval.accuracy(
-        model, images, labels, classes=data().classes, **more
-    ),
-    "saliency": lambda model, images, labels, **more: scs_eval.saliency(
-        model, images, labels, classes=data().classes, **more
-    ),
-    "contributions": lambda model, images, labels, **more: scs_eval.contributions(
-        model, images, labels, classes=data().classes, **more
-    ),
-    "attribute": lambda model, images, labels, **more: scs_eval.attribute(model, images, labels, **more),
-    "pgd": lambda model, images, labels, **more: scs_eval.pgd(
-        model, images, labels, classes=data().classes, eps=[0.01], scorecard=None, **more
+
+def _localisation(model: Any, images: Any, labels: Any, *, classes: Any, **more: Any) -> Any:
+    known = data()
+    mosaics = scs_eval.select_mosaics({"a": network()}, known, scs_eval.MosaicOptions(side=2, count=1))["a"]
+    given = scs_eval.ImageData(images, labels, classes, known.indices, source="here")
+    return scs_eval.localisation(model, given, mosaics, **more)
+
+
+def _named(function: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
+    """The analysis with class names that fit, unless others are given."""
+    return lambda model, images, labels, classes=None, **more: function(
+        model, images, labels, classes=data().classes if classes is None else classes, **fixed, **more
+    )
+
+
+ANALYSES: dict[str, Callable[..., Any]] = {
+    "accuracy": _named(scs_eval.accuracy),
+    "calibration": _named(scs_eval.calibration),
+    "saliency": _named(scs_eval.saliency),
+    "contributions": _named(scs_eval.contributions),
+    "neurons": _named(scs_eval.neurons, layer="head", channels=[0]),
+    "faithfulness": _named(scs_eval.faithfulness, method="grad", steps=2, samples=2),
+    "localisation": _named(_localisation),
+    "pgd": _named(scs_eval.pgd, eps=[0.01], scorecard=None),
+    "compare": _named(
+        lambda model, images, labels, **more: scs_eval.compare(
+            {"a": model}, images, labels, analyses=["accuracy"], **more
+        )
     ),
 }
+ALL = {**ANALYSES, "attribute": scs_eval.attribute}
 
 
 def data() -> scs_eval.ImageData:
@@ -59,10 +75,11 @@ BAD: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("change", BAD.values(), ids=BAD.keys())
-@pytest.mark.parametrize("analysis", ANALYSES)
+@pytest.mark.parametrize("analysis", [*ALL, "scorecard"])
 def test_wrong_images_and_labels(analysis: str, change: Callable[[Any, Any], tuple[Any, Any]]) -> None:
     images, labels = change(data().images, data().labels)
-    refused(lambda: ANALYSES[analysis](network(), images, labels))
+    function = ALL.get(analysis, lambda *given: scs_eval.scorecard(*given, eps=0.01))  # which takes long if it works
+    refused(lambda: function(network(), images, labels))
 
 
 FINE: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
@@ -82,10 +99,10 @@ def _in_inference_mode(images: torch.Tensor, labels: torch.Tensor) -> tuple[torc
 
 
 @pytest.mark.parametrize("change", FINE.values(), ids=FINE.keys())
-@pytest.mark.parametrize("analysis", ANALYSES)
+@pytest.mark.parametrize("analysis", ALL)
 def test_images_and_labels_of_other_kinds(analysis: str, change: Callable[[Any, Any], tuple[Any, Any]]) -> None:
     images, labels = change(data().images, data().labels)
-    works_or_refused(lambda: ANALYSES[analysis](network(), images, labels))
+    works_or_refused(lambda: ALL[analysis](network(), images, labels))
 
 
 class Odd(nn.Module):
@@ -120,10 +137,10 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
-@pytest.mark.parametrize("analysis", ANALYSES)
+@pytest.mark.parametrize("analysis", ALL)
 def test_models_of_odd_kinds(analysis: str, make: Callable[[], Any]) -> None:
     with contextlib.suppress(ZeroDivisionError):  # a failure inside the user's model stays what it is
-        works_or_refused(lambda: ANALYSES[analysis](make(), data().images, data().labels))
+        works_or_refused(lambda: ALL[analysis](make(), data().images, data().labels))
 
 
 def test_results_survive_copy_and_pickle(tmp_path: Path) -> None:
@@ -143,3 +160,41 @@ def test_eps_that_are_none(eps: Any) -> None:
     works_or_refused(
         lambda: scs_eval.pgd(network(), images.images, images.labels, classes=images.classes, eps=eps, scorecard=None)
     )
+
+
+NAMES: dict[str, Any] = {
+    "nothing": "", "long": "x" * 3000, "surrogate": "\udcff", "escape": "\x1b[31m", "lines": "a\nb", "null": "\x00",
+    "right to left": "\u202e", "number": 3, "None": None, "bytes": b"cat",
+}  # fmt: skip
+FINE_NAMES = ("$\\frac{$", "<script>alert(1)</script>", "../../etc", "%s%n", "Ж中", 'a,b"c', "=1+1")
+
+
+class Untouched(nn.Module):
+    """A model that must not be asked."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise AssertionError("the work has begun")
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+@pytest.mark.parametrize("analysis", ANALYSES)
+def test_names_that_cannot_be_written_fail_before_the_work(analysis: str, name: Any) -> None:
+    images, classes = data(), list(data().classes)
+    refused(lambda: ANALYSES[analysis](Untouched(), images.images, images.labels, label=name))
+    if name != "":  # a class may have none
+        others = [name, *classes[1:]]
+        refused(lambda: ANALYSES[analysis](Untouched(), images.images, images.labels, classes=others))
+
+
+@pytest.mark.parametrize("analysis", ANALYSES)
+def test_class_names_are_no_text(analysis: str) -> None:
+    refused(lambda: ANALYSES[analysis](Untouched(), data().images, data().labels, classes="catdogbird"))
+
+
+@pytest.mark.parametrize("name", FINE_NAMES)
+def test_names_of_any_printable_kind_are_written(tmp_path: Path, name: str) -> None:
+    classes = [name, *data().classes[1:]]
+    result = ANALYSES["accuracy"](network(), data().images, data().labels, label=name, classes=classes)
+    out = scs_eval.write_result(result, tmp_path / "out")
+    assert (out / "figure.png").is_file()
+    assert scs_eval.load_result(out).classes == tuple(classes)

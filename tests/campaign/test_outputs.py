@@ -1,19 +1,9 @@
 """Where results go: nobody else's file is touched, nothing is lost, nothing stays behind."""
 
-import os
-import random
-import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-import torch
 from hostile import assert_refused, command
-from image_folders import training_folder
-from safetensors.torch import load_file
 
 MODEL = "rohrer25k_conv"
 ACCURACY = ["accuracy", MODEL, "-n", "10"]
@@ -123,81 +113,3 @@ def test_training_leaves_strangers_files_alone(tmp_path: Path, name: str, overwr
     words = ["train", "--model", MODEL, "--out", str(run), "--data-dir", str(tmp_path)]
     assert_refused(command(*words, *(["--overwrite"] if overwrite else [])))
     assert (run / name).read_bytes() == b"mine"
-
-
-COMMANDS = {
-    "pgd": ["pgd", "--model", MODEL, "-n", "40", "--eps", "0.005,0.02"],
-    "localisation": ["localisation", "--model", MODEL, "-n", "4", "--grid", "2", "--batch-size", "1"],
-    "compare": ["compare", MODEL, "--analyses", "accuracy,saliency", "-n", "20"],
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
-def test_kill_at_any_moment(tmp_path: Path, name: str) -> None:
-    """Ten times each: an earlier result survives, the next run ends with the same tables, no file is left behind."""
-    whole = tmp_path / "whole"
-    seconds = _run(COMMANDS[name], whole)
-    rng = random.Random(0)
-    for trial in range(10):
-        folder = tmp_path / str(trial)
-        folder.mkdir()
-        shutil.copytree(whole, folder / "out")
-        _run(COMMANDS[name], folder / "out", kill_after=rng.uniform(0.3, 1.0) * seconds)
-        assert (folder / "out" / "table.csv").is_file(), trial
-        _run(COMMANDS[name], folder / "out")
-        for table in whole.rglob("*.csv"):
-            assert (folder / "out" / table.relative_to(whole)).read_bytes() == table.read_bytes(), (trial, table)
-        left = [path.name for path in folder.iterdir() if path.name != "out" and not path.name.startswith(".scs-eval")]
-        assert not left, (trial, left)
-
-
-TRAINING = ["--data", "DATA", "--epochs", "3", "--batch-size", "8", "--workers", "0", "--image-size", "32",
-            "--eval-resize", "32", "--eval-size", "32"]  # fmt: skip
-JOBS = {
-    "train": (["train", "--model", MODEL], ["train", "--resume"], f"{MODEL}.safetensors"),
-    "zoo train": (["zoo", "train", MODEL], ["zoo", "train", MODEL], f"{MODEL}/{MODEL}.safetensors"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", JOBS)
-def test_kill_training_at_any_moment(tmp_path: Path, name: str) -> None:
-    """Six times each: what goes on from there ends with the same weights, and no file is left behind."""
-    begin, resume, weights = JOBS[name]
-    training_folder(tmp_path / "images", train=20, val=4, size=(32, 32))
-    settings = [str(tmp_path / "images") if word == "DATA" else word for word in TRAINING]
-    seconds = _run([*begin, *settings], tmp_path / "whole")
-    expected, files = load_file(tmp_path / "whole" / weights), _names(tmp_path / "whole")
-    rng = random.Random(0)
-    for trial in range(6):
-        out = tmp_path / str(trial)
-        _run([*begin, *settings], out, kill_after=rng.uniform(0.3, 1.0) * seconds)
-        again = resume if (out / "run.json").exists() and name == "train" else begin
-        _run([*again, *(settings if again is begin else [])], out)
-        found = load_file(out / weights)
-        assert all(torch.equal(found[key], value) for key, value in expected.items()), trial
-        assert _names(out) == files, trial
-
-
-def _names(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-def _run(words: list[str], out: Path, *, kill_after: float | None = None) -> float:
-    start = time.monotonic()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "scs_eval", *words, "--out", str(out)],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    if kill_after is not None:
-        time.sleep(kill_after)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        return 0.0
-    _, error = process.communicate()
-    assert process.returncode == 0, error.decode()
-    return time.monotonic() - start

@@ -76,16 +76,6 @@ def test_numbers_and_names_that_cannot_be_meant(tmp_path, monkeypatch, arguments
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
-@pytest.mark.skipif(os.name == "nt" or os.getuid() == 0, reason="root reads everything")
-def test_a_file_that_may_not_be_read(tmp_path):
-    file = tmp_path / "a.safetensors"
-    save_file(create_model("rohrer25k_conv").state_dict(), file, {"name": "rohrer25k_conv"})
-    file.chmod(0)
-    failed = run("accuracy", file)
-    assert failed.returncode == 2
-    assert len(failed.stderr.splitlines()) == 1
-
-
 def test_a_name_that_no_file_can_have():
     failed = run("accuracy", "rohrer100k_scs", "--data", "x" * 5000 + "/y")
     assert failed.returncode == 2

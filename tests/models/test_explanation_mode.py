@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from scs_eval.errors import InputError
+from scs_eval.models.explain import checkpointing
 from scs_eval.models.explain.decomposition import decompose
 from scs_eval.models.explain.dynamic_linear import explaining, explanation_mode
 from scs_eval.models.layers import BatchNorm, BcosConv2d, BcosLinear, LayerNorm, SCS2d, SelfAttention, SharpenedSDP2d
@@ -86,6 +88,43 @@ def test_reentrant_checkpointing_is_refused_inside_the_mode_only(name: str) -> N
         gradient(layer, explain=True, again=True, reentrant=True)
     with torch.no_grad(), explanation_mode():
         layer(X)  # without a gradient there is nothing to refuse
+
+
+PRIVATE = ["_graph_task", "_default_hooks", "_in_functorch", "_reentrant_code", "names in a closure"]
+
+
+@pytest.fixture(params=PRIVATE)
+def other_torch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version of torch that lacks one of the names that it keeps to itself."""
+    if request.param in vars(checkpointing):
+        monkeypatch.setattr(checkpointing, request.param, None)
+    else:
+        other_closure = SimpleNamespace(unwrap=lambda pack: lambda value: pack(value))
+        monkeypatch.setattr(checkpointing, "inspect", other_closure)
+
+
+@pytest.mark.usefixtures("other_torch")
+@pytest.mark.parametrize("name", ["bcos", "bcos plain", "scs", "norm", "attention"])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_with_another_torch_a_gradient_is_right_or_refused(name: str, reentrant: bool) -> None:
+    layer = layers()[name]
+    plain, explained = gradient(layer, explain=False), gradient(layer, explain=True)
+    assert not torch.allclose(plain, explained)
+    actual = gradient(layer, explain=False, again=False, reentrant=reentrant)
+    torch.testing.assert_close(actual, plain, rtol=1e-12, atol=1e-14)
+    for forward, backward, wanted in ((True, True, explained), (True, False, explained), (False, True, plain)):
+        try:
+            actual = gradient(layer, explain=forward, again=backward, reentrant=reentrant)
+        except RuntimeError as error:
+            assert "explanation mode" in str(error)  # noqa: PT017 -- being right is as good
+        else:
+            torch.testing.assert_close(actual, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.usefixtures("other_torch")
+def test_with_another_torch_checkpointing_in_the_mode_is_refused_by_name() -> None:
+    with pytest.raises(RuntimeError, match="explanation mode and the activation checkpointing of torch"):
+        gradient(layers()["bcos"], explain=True, again=True)
 
 
 def test_the_backward_pass_may_run_in_another_thread() -> None:

@@ -1,11 +1,14 @@
 """Results on disk, the Markdown of their tables, how they were made, and the paper's rows."""
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
+import shutil
 import struct
 import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +24,9 @@ from scs_eval import __version__, load_data, load_model
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult
 from scs_eval.analyses.core.result import load_result
 from scs_eval.errors import InputError, check_name
+from scs_eval.files import newest
 from scs_eval.reference.scs_paper import paper_figures, paper_rows
+from scs_eval.report import folder
 from scs_eval.report.factors import with_factors
 from scs_eval.report.folder import available_target, check_target, foreign_file, replacing
 from scs_eval.report.markdown import markdown
@@ -148,6 +153,31 @@ def test_a_figure_that_fails_costs_no_table(tmp_path: Path, monkeypatch: pytest.
     assert names(write_result(make(), tmp_path / "out")) == FILES, "what is there is ours"
 
 
+def test_a_figure_that_fails_costs_no_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load_data("sample", n=10)
+    result = scs_eval.compare(
+        {"a": load_model("rohrer25k_conv")}, data.images, data.labels, classes=data.classes, analyses=["accuracy"]
+    )
+    monkeypatch.setattr(AccuracyComparison, "figures", fail_to_draw)
+    with pytest.raises(FigureError, match="everything else is in"):
+        scs_eval.write_comparison(result, tmp_path / "out")
+    assert {"report.html", "table.csv", "figure.png"} <= names(tmp_path / "out")
+    assert names(tmp_path / "out" / "accuracy") == FILES - {"figure.png", "figure.pdf"}
+
+
+def test_no_room_for_figures_costs_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no half of a figure stays."""
+
+    def fill_disk(self: Figure, path: Path, **options: object) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", fill_disk)
+    with pytest.raises(InputError, match=r"no room.*everything else is in"):
+        write_result(make(hits=1), tmp_path / "out")
+    assert names(tmp_path / "out") == FILES - {"figure.png", "figure.pdf"}
+
+
 def test_other_peoples_files_are_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match=r"thesis\.tex"):
@@ -251,55 +281,61 @@ def test_a_mounted_volume_is_written_to(tmp_path: Path) -> None:
         subprocess.run(["umount", str(out)], check=True)
 
 
-KILLED = """
-import os, sys
-from pathlib import Path
-from scs_eval.report import folder
-from results import make
+def killed_at(step: int, work: Callable[[], object], *, swap: bool) -> bool:
+    """Do the work in a process that is killed before its step-th change of the disk; whether it was."""
+    child = os.fork()
+    if child == 0:
+        steps = iter(range(10_000))
 
-steps = iter(range(10_000))
-last = int(sys.argv[2])
-def counted(function):
-    def step(*arguments, **options):
-        if next(steps) == last:
-            os._exit(9)  # as kill -9 does: no `finally`
-        return function(*arguments, **options)
-    return step
+        def counted(function: Callable[..., object]) -> Callable[..., object]:
+            def change(*arguments: object, **options: object) -> object:
+                if next(steps) == step:
+                    os._exit(9)  # as kill -9 does: no `finally`
+                return function(*arguments, **options)
 
-if len(sys.argv) > 3:
-    folder.exchange = lambda *_: False
-else:
-    folder.exchange = counted(folder.exchange)
-for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
-    setattr(Path, name, counted(getattr(Path, name)))
-out = Path(sys.argv[1])
-with folder.replacing(out) as new:
-    make(hits=1).save(new)
-    (new / "table.csv").write_text("new")
-    (new / "run.json").write_text('{"files": ["result.json", "arrays.npz", "run.json", "table.csv"]}')
-"""
+            return change
+
+        folder.exchange = counted(folder.exchange) if swap else lambda *_: False
+        for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
+            setattr(Path, name, counted(getattr(Path, name)))
+        with contextlib.suppress(BaseException):
+            work()
+            os._exit(0)
+        os._exit(1)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9)
+    return code == 9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [[], ["file by file"]], ids=["swapped", "file by file"])
-def test_a_kill_at_any_moment_leaves_a_result(tmp_path: Path, more: list[str]) -> None:
-    """Every step that changes the disk is the last one once. Whole results where names can be swapped."""
-    code = 9
-    for step in range(100):
-        out = tmp_path / str(step) / "out"
-        write_result(make(hits=4), out)
-        command = [sys.executable, "-c", KILLED, str(out), str(step), *more]
-        here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        code = subprocess.run(command, env=here, timeout=120).returncode
-        assert code in (0, 9)
-        assert load_result(out).table()["accuracy"].tolist() in ([1], [0.25])
+def write_another(out: Path) -> None:
+    """Other files than `write_result` writes: one more in a folder, and no figures."""
+    with folder.replacing(out) as new:
+        make(hits=1).save(new)
+        (new / "inside").mkdir()
+        for name in ("table.csv", "inside/more.csv"):
+            (new / name).write_text("new")
+        (new / "run.json").write_text(json.dumps({"files": sorted({"run.json", *folder.list_files(new)})}))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("swap", [True, False], ids=["swapped", "file by file"])
+def test_a_kill_at_any_moment_leaves_a_whole_result(tmp_path: Path, swap: bool) -> None:
+    """Every step that changes the disk is the last one once."""
+    seen, killed = [], True
+    earlier = write_result(make(hits=4), tmp_path / "earlier")
+    while killed:
+        out = tmp_path / str(len(seen)) / "out"
+        shutil.copytree(earlier, out)
+        killed = killed_at(len(seen), lambda out=out: write_another(out), swap=swap)
+        accuracy = load_result(out).table()["accuracy"].item()
+        assert (newest(out, "table.csv").read_text() == "new") == (accuracy == 0.25), len(seen)
         write_result(make(hits=2), out)
         assert names(out) == FILES, "all that was there is ours"
         assert names(out.parent) == {"out"}, "no file is left behind"
-        if code == 0:
-            break
-    assert code == 0
-    assert step > 3
+        seen.append(accuracy)
+    assert len(seen) > 4
+    assert seen == sorted(seen, reverse=True), "the earlier result, and from some step on the new one"
+    assert set(seen) == {1, 0.25}
 
 
 def test_two_equal_runs_have_equal_tables(tmp_path: Path) -> None:

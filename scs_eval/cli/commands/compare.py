@@ -16,13 +16,14 @@ from scs_eval.cli.finished_work import STORE, keeping
 from scs_eval.cli.output import command_words, say
 from scs_eval.cli.params import EPS, Radii, Whole, options_from
 from scs_eval.cli.request import Request, Session, request_options
-from scs_eval.errors import InputError
+from scs_eval.errors import LONGEST_NAME, InputError, printable
 from scs_eval.progress import CostProgress, progress
 
 if TYPE_CHECKING:
     from scs_eval.analyses.compare.gates import Gate
     from scs_eval.analyses.compare.result import CompareResult
     from scs_eval.data import ImageData
+    from scs_eval.report.write import FigureError
 
 POOL = 1000
 GATE_FAILED = 3  # exit code
@@ -96,7 +97,7 @@ def command(context: click.Context, request: Request, options: CompareOptions) -
     from scs_eval.analyses.compare import EPS as DEFAULT_EPS
     from scs_eval.analyses.compare.gates import parse_gates
     from scs_eval.analyses.compare.steps import check_sizes
-    from scs_eval.report.write import FigureError
+    from scs_eval.report.write import join_errors
 
     started, sizes = time.time(), check_sizes(dict(options.sizes))
     analyses = choose_analyses(options.analyses)
@@ -117,7 +118,7 @@ def command(context: click.Context, request: Request, options: CompareOptions) -
     for line in failures:
         say(f"Gate: {line}", err=True)
     if undrawn:
-        raise FigureError("; ".join(undrawn))
+        raise join_errors(undrawn, page.parent)
     context.exit(GATE_FAILED if failures else 0)
 
 
@@ -150,12 +151,12 @@ def run(
     twins = {
         name: trained_twin(named.architecture, device=session.device) for name, named in models.items() if needs_twin
     }
-    store = request.out.parent / STORE
+    store, title = request.out.parent / STORE, printable(request.out.name)[:LONGEST_NAME] or "compare"
     with keeping(store, afresh=options.afresh) as cache, CostProgress("compare, %") as bar:
         return compare(
             {name: named.model for name, named in models.items()}, {name: some.images for name, some in data.items()},
             first.labels, classes=first.classes, indices=first.indices, analyses=analyses, method=options.method,
-            eps=eps, sizes=sizes, seed=request.seed, label=request.out.name, store=cache,
+            eps=eps, sizes=sizes, seed=request.seed, label=title, store=cache,
             begin=bar.begin, advance=bar.advance, only=request.only,
             twins=twins, known=known, references=session.references(),
         )  # fmt: skip
@@ -177,12 +178,12 @@ def described(
     return replace(result.with_settings({**data_settings(data, seed=seed), **more}), parts=parts)
 
 
-def write(session: Session, result: "CompareResult", gates: "Sequence[Gate]") -> tuple[Path, list[str]]:
+def write(session: Session, result: "CompareResult", gates: "Sequence[Gate]") -> "tuple[Path, list[FigureError]]":
     """Write the folder; where its page is, and what could not be drawn."""
     from scs_eval.report.comparison import write_comparison
     from scs_eval.report.folder import available_target
 
-    out, undrawn = available_target(session.request.out), list[str]()
+    out, undrawn = available_target(session.request.out), list["FigureError"]()
     met = [(gate.text, bool(gate.failures(result))) for gate in gates]
     with progress("writing", len(result.parts)) as advance:
         page = write_comparison(

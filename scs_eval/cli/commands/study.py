@@ -200,9 +200,9 @@ def finish(result: "StudyResult", target: Path) -> None:
     from scs_eval.report.folder import available_target
     from scs_eval.report.markdown import markdown
     from scs_eval.report.study import write_study
-    from scs_eval.report.write import FigureError
+    from scs_eval.report.write import FigureError, join_errors
 
-    failures: list[str] = []
+    failures: list[FigureError] = []
     with progress("writing", len(result.results)) as advance:
         page = write_study(
             result, available_target(target), command=command_words(), failures=failures, progress=advance
@@ -216,4 +216,4 @@ def finish(result: "StudyResult", target: Path) -> None:
     say(f"Claims: {counts}", err=True)
     click.echo(page)
     if failures:
-        raise FigureError("; ".join(failures))
+        raise join_errors(failures, page.parent)
