@@ -162,7 +162,7 @@ def test_a_figure_that_fails_costs_no_comparison(tmp_path: Path, monkeypatch: py
     with pytest.raises(FigureError, match="everything else is in"):
         scs_eval.write_comparison(result, tmp_path / "out")
     assert {"report.html", "table.csv", "figure.png"} <= names(tmp_path / "out")
-    assert names(tmp_path / "out" / "accuracy") == FILES - {"figure.png", "figure.pdf"}
+    assert names(tmp_path / "out" / "accuracy") == FILES - {"figure.png", "figure.pdf", "figure.svg"}
 
 
 def test_no_room_for_figures_costs_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_no_room_for_figures_costs_no_table(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Figure, "savefig", fill_disk)
     with pytest.raises(InputError, match=r"no room.*everything else is in"):
         write_result(make(hits=1), tmp_path / "out")
-    assert names(tmp_path / "out") == FILES - {"figure.png", "figure.pdf"}
+    assert names(tmp_path / "out") == FILES - {"figure.png", "figure.pdf", "figure.svg"}
 
 
 def test_other_peoples_files_are_never_replaced(tmp_path: Path) -> None:
