@@ -11,15 +11,17 @@ def twins(model: str) -> list[str]:
     """Names of a zoo network's convolution twin, nearest first: with the same options, then with a convolution's own.
 
     `rohrer100k_scs` has no activation and MaxAbsPool, so its nearest twin is `rohrer100k_conv_linear_maxabspool`; the
-    other is `rohrer100k_conv`. Those of the model's own seed come first. A convolution
-    network, or one that is not of the zoo, has none.
+    other is `rohrer100k_conv`. An option that a convolution network cannot have is left out. Those of the model's own
+    seed come first. A convolution network, or one that is not of the zoo, has none.
     """
     resolved = resolve(model, missing_ok=True)
     if resolved is None or resolved[1].layer == "conv" or "conv" not in resolved[0].defaults:
         return []
     family, variant = resolved
     default = replace(family.defaults["conv"], architecture=variant.architecture)
-    same = replace(default, activation=variant.activation, pooling=variant.pooling, norm=variant.norm)
+    possible = family.choices["conv"]
+    words = {option: getattr(variant, option) for option in ("activation", "pooling", "norm")}
+    same = replace(default, **{option: word for option, word in words.items() if word in possible.get(option, ())})
     names = dict.fromkeys([spell(same, default), spell(default, default)])
     seed = split_seed(model)[1]
     return list(dict.fromkeys([with_seed(name, seed) for name in names] + list(names)))

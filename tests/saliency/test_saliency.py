@@ -122,6 +122,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     [
         ("rohrer100k_scs", ["rohrer100k_conv_linear_maxabspool", "rohrer100k_conv"]),
         ("rohrer100k_scs_relu_maxpool", ["rohrer100k_conv"]),
+        ("resnet20_bcos", ["resnet20_conv"]),  # its norm and its missing activation are no convolution network's
         ("rohrer100k_conv", []),
         ("anything", []),
     ],
