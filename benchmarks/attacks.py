@@ -33,20 +33,20 @@ def targets(settings: Settings, say: Say) -> Iterator[Target]:
 
 def _against(torchattacks: Any, name: str, settings: Settings) -> Iterator[Target]:
     model, images, labels = _ready(name, settings.images)
-    found: dict[str, list[np.ndarray]] = {"ours": [], "theirs": []}
+    curves: dict[str, list[np.ndarray]] = {"ours": [], "theirs": []}
 
     def ours() -> None:
-        found["ours"].append(_sweep(model, images, labels, parse_range(EPS), seed=len(found["ours"])).robust_accuracy)
+        curves["ours"].append(_sweep(model, images, labels, parse_range(EPS), seed=len(curves["ours"])).robust_accuracy)
 
     def theirs() -> None:
-        torch.manual_seed(len(found["theirs"]))
-        found["theirs"].append(np.array([_robust(torchattacks, model, images, labels, e) for e in parse_range(EPS)]))
+        torch.manual_seed(len(curves["theirs"]))
+        curves["theirs"].append(np.array([_robust(torchattacks, model, images, labels, e) for e in parse_range(EPS)]))
 
     seconds = contest({"ours": ours, "theirs": theirs}, rounds=settings.rounds, warmup=0)
     what = f"{name}: sweep of 30 ε, {len(images)} images"
     common: dict[str, Any] = {"suite": SUITE, "against": "torchattacks.PGD, 30 times"}
     yield Target(**common, what=what, goal=8.0, faster=True, ours=seconds["ours"], theirs=seconds["theirs"])
-    excess = np.mean(found["ours"], 0) - np.mean(found["theirs"], 0)  # over the rounds, each with its own random starts
+    excess = np.mean(curves["ours"], 0) - np.mean(curves["theirs"], 0)  # each round has its own random starts
     yield Target(
         **common,
         what=f"{name}: robust accuracy above theirs, at the worst ε",

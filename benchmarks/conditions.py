@@ -13,7 +13,7 @@ PACKAGES = ("torch", "torchvision", "captum", "torchattacks", "bcos")
 
 def conditions(settings: Settings) -> dict[str, Any]:
     """Processor, threads, versions, rounds, precision, and how busy the machine was just before."""
-    found = {name: _version(name) for name in PACKAGES}
+    versions = {name: _version(name) for name in PACKAGES}
     return {
         "cpu": _processor(),
         "cores": os.cpu_count(),
@@ -22,7 +22,7 @@ def conditions(settings: Settings) -> dict[str, Any]:
         "batch": settings.batch,
         "precision": "float32",
         "python": platform.python_version(),
-        "versions": {name: number for name, number in found.items() if number is not None},
+        "versions": {name: number for name, number in versions.items() if number is not None},
         "load": round(load(), 2),
     }
 

@@ -39,7 +39,7 @@ def _grid(settings: Settings, say: Say) -> Target:
     seconds = contest(
         {
             "ours": partial(decompose, ours, x, classes),
-            "theirs": lambda: [explain(theirs, x, each) for each in classes.unbind(1)],
+            "theirs": lambda: [explain(theirs, x, targets) for targets in classes.unbind(1)],
         },
         rounds=settings.rounds,
     )

@@ -68,6 +68,6 @@ def analysis_peak(name: str, *, n: int, threads: int) -> float:
 def _peak(code: str) -> float:
     done = subprocess.run([sys.executable, "-c", _MEASURE + code], capture_output=True, text=True)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]  # a killed process says nothing
-        raise RuntimeError(f"memory could not be measured: {said[-1]}")
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]  # a killed process says nothing
+        raise RuntimeError(f"memory could not be measured: {lines[-1]}")
     return float(done.stdout.split()[-1])

@@ -59,13 +59,13 @@ def table(planned: list[tuple[str, Job]]) -> list[dict[str, Any]]:
 
     NaN where a training diverged; what is not finished is left out.
     """
-    found: dict[tuple[str, str], list[float]] = {}
+    by_change: dict[tuple[str, str], list[float]] = {}
     for change, job in planned:
         if (accuracy := outcome(job)) is not None:
-            found.setdefault((change, job.model), []).append(accuracy)
+            by_change.setdefault((change, job.model), []).append(accuracy)
     rows = []
-    for (change, network), accuracies in found.items():
-        mean, usual = statistics.mean(accuracies), statistics.mean(found["fast", network])
+    for (change, network), accuracies in by_change.items():
+        mean, usual = statistics.mean(accuracies), statistics.mean(by_change["fast", network])
         numbers = {"accuracy": mean, "lowest": min(accuracies), "highest": max(accuracies), "minus_fast": mean - usual}
         rounded = {name: round(value, 4) for name, value in numbers.items()}
         rows.append({"change": change, "network": network, "seeds": len(accuracies), **rounded})

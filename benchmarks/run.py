@@ -34,22 +34,22 @@ def bench(
         skipped.append(line)
         say(line)
 
-    found: list[Target | Growth] = []
+    measurements: list[Target | Growth] = []
     failed: list[str] = []
     with _threads(settings.threads):
         for name in suites:
             try:
-                for each in _measured(name, settings, hear, growth):
-                    found.append(each)
-                    tell(in_words(each))
+                for measured in _measured(name, settings, hear, growth):
+                    measurements.append(measured)
+                    tell(in_words(measured))
             except KeyboardInterrupt:
                 hear("interrupted: what follows was not measured")
                 break
             except Exception as error:
                 failed.append(name)
                 hear(f"{name} failed, and the rest of it was not measured: {error}")
-    targets = [each for each in found if isinstance(each, Target)]
-    growths = [each for each in found if isinstance(each, Growth)]
+    targets = [measured for measured in measurements if isinstance(measured, Target)]
+    growths = [measured for measured in measurements if isinstance(measured, Growth)]
     label = "+".join(suites)
     return BenchResult.of(targets, growths, skipped, failed=tuple(failed), label=label, settings=about)
 

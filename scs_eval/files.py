@@ -56,7 +56,7 @@ def temporary_path(path: Path) -> Path:
 def remove_leftovers(directory: Path) -> None:
     """Remove what processes of this machine left in a directory when they were killed."""
     for path in directory.iterdir():
-        if (found := _TEMPORARY.fullmatch(path.name)) and not _is_running(int(found[1])):
+        if (match := _TEMPORARY.fullmatch(path.name)) and not _is_running(int(match[1])):
             remove_tree(path)
 
 
@@ -86,13 +86,13 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(first: Path, other: Path) -> bool:
     """Swap two paths in a single step, if the system can (Linux, on most file systems); whether it did."""
     try:
         swap = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
         return False
-    return swap(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+    return swap(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class StreamedImages:
         """Read every image once: the positions of those that cannot be read, and why."""
         parts = [range(start, min(start + FEW, len(self))) for start in range(0, len(self), FEW)]
         for part, batch in zip(parts, self._load(parts, _errors), strict=True):
-            yield from ((part[place], error) for place, error in batch)
+            yield from ((part[index], error) for index, error in batch)
 
     def _load(self, parts: Sequence[Positions], collate: Callable[[list[Any]], Any]) -> Iterator[Any]:
         wanted = [self.numbers[_numbers(part, len(self))].tolist() for part in parts]
@@ -146,7 +146,7 @@ def _stacked(images: list[Any]) -> Any:
 
 
 def _errors(images: list[Any]) -> list[tuple[int, InputError]]:
-    return [(place, image) for place, image in enumerate(images) if isinstance(image, InputError)]
+    return [(index, image) for index, image in enumerate(images) if isinstance(image, InputError)]
 
 
 def _unit(batch: Any) -> Tensor:

@@ -150,8 +150,8 @@ def load_plugin(path: str | Path) -> ModuleType:
     >>> bool((scs_eval.attribute(model, data.images, data.labels, method="bright") == data.images).all())
     True
     """
-    place = Path(path).resolve()
-    if place not in _LOADED:
-        _LOADED[place] = module_of_file(place)
-        LOG.info("plugin %s loaded", place)
-    return _LOADED[place]
+    file = Path(path).resolve()
+    if file not in _LOADED:
+        _LOADED[file] = module_of_file(file)
+        LOG.info("plugin %s loaded", file)
+    return _LOADED[file]

@@ -118,9 +118,9 @@ def sweep(
             under_way = Search(
                 model, clean, labels[at], ids[at], grid, seed=seed, backward=backward, progress=own_progress
             )
-            found = under_way.run(attacks, independent=independent, polished=polished)
-            adversarial.update(zip(rows.tolist(), found.images.cpu(), strict=True))
-            return found._replace(images=found.images[:0]), summarise(at, clean, found) if summarise else {}
+            searched = under_way.run(attacks, independent=independent, polished=polished)
+            adversarial.update(zip(rows.tolist(), searched.images.cpu(), strict=True))
+            return searched._replace(images=searched.images[:0]), summarise(at, clean, searched) if summarise else {}
 
         size = share_size(len(images), images_at_once(images, batch_size), multiple=CHUNK)
         batches = _batches(state.done, size)

@@ -101,7 +101,7 @@ def map_batched(work: Callable[[slice], Tensor], count: int, *, units: int) -> T
     """
     if units > 1:
         return work(slice(0, count))
-    return torch.cat([found for _, found in map_with_backoff(count, count, work)])
+    return torch.cat([part for _, part in map_with_backoff(count, count, work)])
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
@@ -115,13 +115,13 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     return False
 
 
-def fitting(model: nn.Module, image: Tensor, *, each: int = 1) -> int:
+def fitting(model: nn.Module, image: Tensor, *, copies: int = 1) -> int:
     """How many times `each` copies of an image (1, 3, H, W) and what their gradients need fit into our share.
 
     Only one goes through the network, so that what it takes to find out fits wherever one image does.
     """
     room = SHARE * free_memory(device_of(model))
-    return max(1, min(MOST, int(room // (2 * each * footprint(model, image)))))
+    return max(1, min(MOST, int(room // (2 * copies * footprint(model, image)))))
 
 
 def footprint(model: nn.Module, images: Tensor) -> int:
@@ -153,8 +153,8 @@ def free_memory(device: torch.device) -> int:
 
 def _available() -> int | None:
     lines = _read("/proc/meminfo").splitlines()
-    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return 1024 * int(found[0]) if found else None
+    kibibytes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return 1024 * int(kibibytes[0]) if kibibytes else None
 
 
 def _container() -> int | None:

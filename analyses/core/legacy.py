@@ -48,7 +48,7 @@ def upgrade(description: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any]
 def _from_0_1(old: Mapping[str, Any], *, prefix: str) -> dict[str, Any]:
     """Schema 1 kept the members of a comparison among its fields, their arrays under `label/`."""
     values = dict(old["fields"])
-    members = [_from_0_1(each, prefix=f"{each['fields']['label']}/") for each in values.pop("results", [])]
+    members = [_from_0_1(member, prefix=f"{member['fields']['label']}/") for member in values.pop("results", [])]
     kind = KINDS_OF_0_1[old["module"], old["class"]]
     renamed = RENAMED.get(kind, {})
     new: dict[str, Any] = {

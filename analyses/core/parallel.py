@@ -98,8 +98,8 @@ def share_size(count: int, at_most: int, *, multiple: int = 1) -> int:
     """A batch size of at most `at_most` by which `count` images make a batch for every process, in whole multiples."""
     if not _Team.on:
         return at_most
-    each = -(-count // processes())
-    return max(1, min(at_most, -(-each // multiple) * multiple))
+    share = -(-count // processes())
+    return max(1, min(at_most, -(-share // multiple) * multiple))
 
 
 def own_share(items: Sequence[Item]) -> list[Item]:
@@ -120,16 +120,16 @@ def _own_part(
     function: Callable[[Any], T], inputs: Iterable[Any], count: int, progress: Callable[[int], None] | None
 ) -> list[Outcome]:
     """The outcomes of this process's items, up to the first that fails."""
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     _Team.on, first, step = False, distributed.get_rank(), distributed.get_world_size()
     try:
         for outcome in _outcomes(function, inputs, count, progress, first=first, step=step):
-            found.append(outcome)
+            outcomes.append(outcome)
     except Exception as error:
-        found.append((first + step * len(found), None, _causes(error)))
+        outcomes.append((first + step * len(outcomes), None, _causes(error)))
     finally:
         _Team.on = True
-    return found
+    return outcomes
 
 
 def _outcomes(
@@ -154,16 +154,16 @@ def _gathered(own: Any) -> list[Any]:
     every: list[bytes] = [b""] * distributed.get_world_size()
     distributed.all_gather_object(every, packed.getvalue())
     # Not weights_only: these bytes come from the other processes of this very command.
-    return [torch.load(io.BytesIO(each), map_location="cpu", weights_only=False) for each in every]
+    return [torch.load(io.BytesIO(sent), map_location="cpu", weights_only=False) for sent in every]
 
 
 def _causes(error: BaseException | None) -> list[Exception]:
     """An error and what caused it, each as something that can be sent."""
-    found = []
+    causes = []
     while isinstance(error, Exception):
-        found.append(_sendable(error))
+        causes.append(_sendable(error))
         error = error.__cause__
-    return found
+    return causes
 
 
 def _sendable(error: Exception) -> Exception:

@@ -120,7 +120,9 @@ def values_of_headline(result: "Result", headline: Headline) -> np.ndarray:
 
 def partner_of(result: "Result", reference: str, results: "Sequence[Result]") -> "Result | None":
     """The reference's result by the same method."""
-    return next((one for one in results if model_of(one) == reference and _question(one) == _question(result)), None)
+    return next(
+        (other for other in results if model_of(other) == reference and _question(other) == _question(result)), None
+    )
 
 
 def _question(result: "Result") -> tuple[Any, ...]:

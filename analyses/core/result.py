@@ -165,7 +165,7 @@ class Comparison(Result, Generic[R]):
     def of(cls, results: Sequence[R], *, label: str) -> "Self":
         """Compare results; the settings are those that all of them share."""
         first, *others = (result.settings for result in results) if results else [{}]
-        shared = {key: value for key, value in first.items() if all(each.get(key) == value for each in others)}
+        shared = {key: value for key, value in first.items() if all(settings.get(key) == value for settings in others)}
         return cls(label=label, settings=shared, results=tuple(results))
 
     def table(self) -> pd.DataFrame:
@@ -186,19 +186,19 @@ class Comparison(Result, Generic[R]):
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Every table that some result has, one below the other; tests, if a model has a reference; trainings."""
-        each = [result.tables() for result in self.results]
+        by_result = [result.tables() for result in self.results]
         derived = {"tests": self.tests(), "trainings": self.trainings()}
-        names = dict.fromkeys(name for tables in each for name in tables)
-        stacked = {name: _stacked([tables[name] for tables in each if name in tables]) for name in names}
+        names = dict.fromkeys(name for tables in by_result for name in tables)
+        stacked = {name: _stacked([tables[name] for tables in by_result if name in tables]) for name in names}
         return {**stacked, "table": self.table(), **{name: table for name, table in derived.items() if len(table)}}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The results' arrays, each under `label/name`."""
-        return {f"{one.label}/{key}": array for one in self.results for key, array in one.arrays().items()}
+        return {f"{result.label}/{key}": array for result in self.results for key, array in result.arrays().items()}
 
     def seconds_taken(self) -> dict[str, float]:
         """The results' seconds, by label."""
-        return {label: seconds for one in self.results for label, seconds in one.seconds_taken().items()}
+        return {label: seconds for result in self.results for label, seconds in result.seconds_taken().items()}
 
     def with_settings(self, more: Mapping[str, Any]) -> "Self":
         """The same results, with more known about how all of them came about."""

@@ -86,7 +86,7 @@ def _describe(result: "Result", prefix: str, arrays: dict[str, np.ndarray]) -> d
             description["axes"][item.name] = result.axes[item.name]
         elif _holds_results(value):
             description["results"][item.name] = _map_results(
-                value, lambda each, key, name=item.name: _describe(each, f"{prefix}{name}/{key}", arrays)
+                value, lambda member, key, name=item.name: _describe(member, f"{prefix}{name}/{key}", arrays)
             )
         else:
             description["fields"][item.name] = value
@@ -95,15 +95,15 @@ def _describe(result: "Result", prefix: str, arrays: dict[str, np.ndarray]) -> d
 
 def _holds_results(value: Any) -> bool:
     inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
-    return any(hasattr(each, "result_kind") for each in inside)
+    return any(hasattr(member, "result_kind") for member in inside)
 
 
 def _map_results(value: Any, function: Callable[..., Any]) -> Any:
     """`function(result, key)` for a result, or for every one of a mapping or sequence of results."""
     if isinstance(value, Mapping) and "kind" not in value:
-        return {key: function(each, f"{key}/") for key, each in value.items()}
+        return {key: function(member, f"{key}/") for key, member in value.items()}
     if isinstance(value, tuple | list):
-        return [function(each, f"{index}/") for index, each in enumerate(value)]
+        return [function(member, f"{index}/") for index, member in enumerate(value)]
     return function(value, "")
 
 
@@ -111,7 +111,7 @@ def _restore(description: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
     values: dict[str, Any] = {key: _tuples(value) for key, value in description["fields"].items()}
     values |= {field: arrays[key] for field, key in description["arrays"].items()}
     for field, stored in description["results"].items():
-        values[field] = _tuples(_map_results(stored, lambda each, _: _restore(each, arrays)))
+        values[field] = _tuples(_map_results(stored, lambda member, _: _restore(member, arrays)))
     return _class_of(description["kind"])(**values)
 
 
@@ -128,8 +128,8 @@ def _class_of(kind: str) -> "type[Result]":
 def _tuples(value: Any) -> Any:
     """JSON has lists only; a frozen result has tuples."""
     if isinstance(value, list):
-        return tuple(_tuples(each) for each in value)
-    return {key: _tuples(each) for key, each in value.items()} if isinstance(value, dict) else value
+        return tuple(_tuples(member) for member in value)
+    return {key: _tuples(member) for key, member in value.items()} if isinstance(value, dict) else value
 
 
 def _plain(value: Any) -> Any:

@@ -72,16 +72,18 @@ def training_summary(table: pd.DataFrame) -> pd.DataFrame:
 
 def _rows(members: "list[Result]", references: Mapping[str, str], results: "Sequence[Result]") -> list[dict[str, Any]]:
     first = recipe_of(members[0])
-    alike = [one for one in members if len(members) == 1 or same_recipe(recipe_of(one), first)] or members[:1]
-    names = {model_of(one): references.get(model_of(one)) for one in alike}
-    partners = [(one, partner_of(one, name, results)) for one in alike if (name := names[model_of(one)])]
-    pairs = [(one, other) for one, other in partners if other is not None and _comparable(one, other)]
+    alike = [member for member in members if len(members) == 1 or same_recipe(recipe_of(member), first)] or members[:1]
+    names = {model_of(member): references.get(model_of(member)) for member in alike}
+    partners = [(member, partner_of(member, name, results)) for member in alike if (name := names[model_of(member)])]
+    pairs = [(member, other) for member, other in partners if other is not None and _comparable(member, other)]
     return [_row(alike, headline, pairs, _why_unpaired(partners, names)) for headline in headlines(members[0])]
 
 
 def _row(members: "list[Result]", headline: Headline, pairs: "list[Pair]", why: str) -> dict[str, Any]:
     name = split_seed(model_of(members[0]))[0]
-    means = [float(np.nanmean(values_of_headline(one, headline))) for one in members if _has_values(one, headline)]
+    means = [
+        float(np.nanmean(values_of_headline(member, headline))) for member in members if _has_values(member, headline)
+    ]
     mean, least, largest = range_of(means) if means else (np.nan,) * 3
     row: dict[str, Any] = {"network": name, "metric": headline.name, "recipe": recipe_words(recipe_of(members[0]))}
     if hasattr(members[0], "method"):
@@ -93,18 +95,19 @@ def _row(members: "list[Result]", headline: Headline, pairs: "list[Pair]", why: 
 
 def _against(pairs: "list[Pair]", headline: Headline, why: str) -> dict[str, Any]:
     """The group against its reference's."""
-    there = [pair for pair in pairs if all(_has_values(one, headline) for one in pair)]
+    there = [pair for pair in pairs if all(_has_values(member, headline) for member in pair)]
     if not there:
         return {"reference": "", **EMPTY, "difference": np.nan, "n": 0, "pairs": 0, "scope": "", "test": why}
     mine, theirs = (np.stack([values_of_headline(pair[side], headline) for pair in there]) for side in (0, 1))
-    found = training_effect(mine - theirs)
+    effect = training_effect(mine - theirs)
     spread = float(np.nanstd(theirs.mean(0), ddof=1)) if theirs.shape[1] > 1 else np.nan
-    needed = seeds_needed(mine - theirs, found.effect / 2)
+    needed = seeds_needed(mine - theirs, effect.effect / 2)
     return {
-        "reference": split_seed(model_of(there[0][1]))[0], "effect": found.effect, "low": found.low, "high": found.high,
-        "standardised": found.effect / spread if spread else np.nan, "p_value": found.p_value,
-        "seeds_for_half": np.nan if needed is None else needed, "difference": found.effect, "n": found.examples,
-        "pairs": found.trainings, "scope": found.scope, "test": found.test,
+        "reference": split_seed(model_of(there[0][1]))[0],
+        "effect": effect.effect, "low": effect.low, "high": effect.high,
+        "standardised": effect.effect / spread if spread else np.nan, "p_value": effect.p_value,
+        "seeds_for_half": np.nan if needed is None else needed, "difference": effect.effect, "n": effect.examples,
+        "pairs": effect.trainings, "scope": effect.scope, "test": effect.test,
     }  # fmt: skip
 
 
@@ -117,8 +120,8 @@ def _why_unpaired(partners: "list[tuple[Result, Result | None]]", names: Mapping
     return "its reference has another recipe, or other examples"
 
 
-def _comparable(one: "Result", other: "Result") -> bool:
-    return same_recipe(recipe_of(one), recipe_of(other)) and same_examples(one, other)
+def _comparable(first: "Result", other: "Result") -> bool:
+    return same_recipe(recipe_of(first), recipe_of(other)) and same_examples(first, other)
 
 
 def _has_values(result: "Result", headline: Headline) -> bool:

@@ -122,9 +122,9 @@ class Dynamics(Comparison[RunDynamics]):
 
     def figures(self) -> dict[str, "Figure"]:
         """The curves, the weight norms (Figure 2), the same relative to their start, exponents (Figure 7) if any."""
-        found = {"figure": self.figure(), "norms": self.norms_figure()}
-        found["norms_relative"] = self.norms_figure(relative=True)
-        return found | {"p": self.p_figure()} if self.with_exponents() else found
+        drawn = {"figure": self.figure(), "norms": self.norms_figure()}
+        drawn["norms_relative"] = self.norms_figure(relative=True)
+        return drawn | {"p": self.p_figure()} if self.with_exponents() else drawn
 
     def norms_figure(self, *, relative: bool = False) -> "Figure":
         """Weight norms of every layer over mini-batches or epochs, a panel per run.
@@ -155,15 +155,15 @@ def dynamics(directories: Sequence[str | Path], *, layer: str | None = None) -> 
 
     layer: whose exponents to draw, by name; by default the first of each run that has any.
     """
-    paths = [Path(each) for each in directories]
+    paths = [Path(directory) for directory in directories]
     names = [path.resolve().name for path in paths]
     distinct = len(set(names)) == len(names)
     runs = tuple(_read(path, name if distinct else str(path)) for path, name in zip(paths, names, strict=True))
-    found = replace(Dynamics.of(runs, label="+".join(names)), layer=layer)
+    compared = replace(Dynamics.of(runs, label="+".join(names)), layer=layer)
     if layer is not None:
-        for run in found.with_exponents() or runs:
+        for run in compared.with_exponents() or runs:
             run.exponents(layer)  # raises for a layer without exponents, before anything is drawn
-    return found
+    return compared
 
 
 def _read(directory: Path, label: str) -> RunDynamics:
@@ -262,9 +262,9 @@ def _draw_norms(ax: "Axes", run: RunDynamics, *, relative: bool) -> list[style.E
 
 def _draw_exponents(ax: "Axes", run: RunDynamics, layer: str | None) -> list[style.End]:
     """One curve per kernel, coloured by its rank at the start so that crossings show, and their median."""
-    found = run.exponents(layer)
-    assert found is not None
-    name, epochs, p = found
+    exponents = run.exponents(layer)
+    assert exponents is not None
+    name, epochs, p = exponents
     order = np.argsort(p[0])
     for colour, kernel in zip(style.depths(len(order)), order, strict=True):
         ax.plot(epochs, p[:, kernel], color=colour, lw=0.7, alpha=0.8)
@@ -277,5 +277,5 @@ def _draw_exponents(ax: "Axes", run: RunDynamics, layer: str | None) -> list[sty
 
 
 def _write_names(axes: Sequence["Axes"], ends: Sequence[Sequence[style.End]]) -> None:
-    for ax, each in zip(axes, ends, strict=True):
-        style.label_ends(ax, each, size=6)
+    for ax, curves in zip(axes, ends, strict=True):
+        style.label_ends(ax, curves, size=6)

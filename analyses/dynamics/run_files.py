@@ -26,14 +26,14 @@ def read_description(directory: Path) -> dict[str, Any]:
     """What run.json says."""
     path = directory / "run.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        description = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise InputError(f"no training run in {directory}: run.json is missing") from error
     except (OSError, ValueError) as error:
         raise InputError(f"{path} is damaged: {error}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("model"), str):
+    if not isinstance(description, dict) or not isinstance(description.get("model"), str):
         raise InputError(f"{path} is damaged: expected an object that names its model")
-    return found
+    return description
 
 
 def read_table(path: Path, columns: tuple[str, ...]) -> np.ndarray:
@@ -51,9 +51,11 @@ def read_table(path: Path, columns: tuple[str, ...]) -> np.ndarray:
 
 def structured(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Columns of one length as one array with named fields, which npz keeps without pickle."""
-    table = np.empty(len(next(iter(columns.values()))), dtype=[(name, each.dtype) for name, each in columns.items()])
-    for name, each in columns.items():
-        table[name] = each
+    table = np.empty(
+        len(next(iter(columns.values()))), dtype=[(name, column.dtype) for name, column in columns.items()]
+    )
+    for name, column in columns.items():
+        table[name] = column
     return table
 
 

@@ -75,12 +75,12 @@ class Explainer:
             return 1
         heads, copies = self.heads, 1 if self.method.shares_passes else cells
         if heads is not None and heads.layer is None:
-            fits = fitting(self.model, tiles(mosaic, heads.side)[:1], each=cells)  # a cell is asked about one class
+            fits = fitting(self.model, tiles(mosaic, heads.side)[:1], copies=cells)  # a cell is asked about one class
         elif isinstance(self.view, Windows):
             windows = self.view.cut(mosaic)
-            fits = fitting(self.model, windows[:1], each=len(windows) * copies)
+            fits = fitting(self.model, windows[:1], copies=len(windows) * copies)
         else:
-            fits = fitting(heads or self.model, mosaic, each=copies)
+            fits = fitting(heads or self.model, mosaic, copies=copies)
         return fits if self.method.cheap else min(FEW, fits)
 
 

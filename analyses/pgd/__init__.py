@@ -123,12 +123,12 @@ def _summarise(
     classes: int,
     at: Tensor,
     clean: Tensor,
-    found: SearchResult,
+    searched: SearchResult,
 ) -> dict[str, np.ndarray]:
     """What the model says of a batch's adversarial images, and what rounding to 8 bits leaves of them."""
-    attacked = predict_logits(model, found.images, classes=classes).argmax(1)
+    attacked = predict_logits(model, searched.images, classes=classes).argmax(1)
     rounded = min_eps_rounded(
-        model, clean, labels[at], found.images, min_eps=torch.from_numpy(found.min_eps), eps=eps, norm=norm,
+        model, clean, labels[at], searched.images, min_eps=torch.from_numpy(searched.min_eps), eps=eps, norm=norm,
         classes=classes,
     )  # fmt: skip
     return {"attacked_predictions": attacked.numpy(), "min_eps_8bit": rounded.numpy()}

@@ -56,8 +56,8 @@ class Grid:
         with style.drawing(ax, width=width, height=height) as ax:
             ax.set_axis_off()
             ax.set(xlim=(0, width), ylim=(height, 0))  # inches, from the top left
-            for place, column in enumerate(self.columns):
-                self._column(ax, column, left=place * (cell + GAP), head=head, cell=cell, step=step)
+            for index, column in enumerate(self.columns):
+                self._column(ax, column, left=index * (cell + GAP), head=head, cell=cell, step=step)
             for row, text in enumerate(self.texts[: self.rows]):
                 self._text(ax, row, text, left=len(self.columns) * (cell + GAP) + 0.06, top=head + row * step)
             foot(ax, below, note)

@@ -64,8 +64,8 @@ def draw_maps(
     lines = textwrap.wrap(note, int(width / LETTER))
     height = CELL * high * (1 + LINE) + titles + 0.12 * len(lines) + 0.35
     with style.drawing(ax, width=width, height=height) as ax:
-        for place, strip in enumerate(strips):
-            _draw_strip(ax, place, strip)
+        for index, strip in enumerate(strips):
+            _draw_strip(ax, index, strip)
         ax.set(xlim=(0, wide * (1 + GAP) - GAP), ylim=(high * (1 + LINE), 0), aspect="equal")
         ax.axis("off")
         _legend(ax, "\n".join(lines))
@@ -81,17 +81,17 @@ def _map_strip(column: Column) -> _Strip:
     if column.right is not None:
         words = [f"{'✓' if ok else '✗'} {word}" for word, ok in zip(words, column.right, strict=True)]
         colours = ["black" if ok else style.RED for ok in column.right]
-    return _Strip(column.title, [scaled(one) for one in column.maps], words, colours)
+    return _Strip(column.title, [scaled(values) for values in column.maps], words, colours)
 
 
-def scaled(one: np.ndarray) -> np.ndarray:
+def scaled(values: np.ndarray) -> np.ndarray:
     """A map in [0, 1]: divided by its 99th percentile and cut there; by its maximum if the percentile is 0."""
-    top = np.percentile(one, PERCENTILE) or one.max()
-    return np.clip(one / top, 0, 1) if top > 0 else np.zeros_like(one)
+    top = np.percentile(values, PERCENTILE) or values.max()
+    return np.clip(values / top, 0, 1) if top > 0 else np.zeros_like(values)
 
 
-def _draw_strip(ax: "Axes", place: int, strip: _Strip) -> None:
-    left = place * (1 + GAP)
+def _draw_strip(ax: "Axes", index: int, strip: _Strip) -> None:
+    left = index * (1 + GAP)
     ax.annotate(
         strip.title, (left + 0.5, 0), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=7,
         annotation_clip=False,

@@ -69,7 +69,7 @@ def depths(count: int) -> list[tuple[float, float, float, float]]:
     """Colours for things in an order, such as layers by depth: viridis without its palest end."""
     from matplotlib import colormaps
 
-    return [colormaps["viridis"](place) for place in np.linspace(0, 0.8, count)]
+    return [colormaps["viridis"](depth) for depth in np.linspace(0, 0.8, count)]
 
 
 @contextmanager
@@ -166,9 +166,9 @@ def label_ends(ax: "Axes", ends: Sequence[End], *, size: float = 7, settled: boo
     gap = (high - low) * size * 1.15 / 72 / inches
     shown = [end for end in ends if np.isfinite(end[1])]
     right = max((end[0] for end in shown), default=0.0)
-    for (x, y, text, colour), place in zip(shown, spread([e[1] for e in shown], gap, low, high), strict=True):
+    for (x, y, text, colour), height in zip(shown, spread([e[1] for e in shown], gap, low, high), strict=True):
         ax.annotate(
-            text, (x, y), (right, place), xycoords="data", textcoords=_beside(ax), color=colour, fontsize=size,
+            text, (x, y), (right, height), xycoords="data", textcoords=_beside(ax), color=colour, fontsize=size,
             va="center", annotation_clip=False,
             arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.4, "shrinkA": 0, "shrinkB": 0, "relpos": (0, 0.5)},
         )  # fmt: skip

@@ -78,16 +78,16 @@ def merge(
     plan: Plan, text: str, pieces: Sequence[Piece], store: ResultCache, *, eps: Sequence[float], seed: int
 ) -> StudyResult:
     """The result of all pieces that are finished. text: the TOML of the plan."""
-    found: dict[str, list[Result]] = {}
+    results: dict[str, list[Result]] = {}
     left_out: dict[str, str] = {}
     for piece in pieces:
         result = store.get(piece.step.key)
         if result is not None:
-            found.setdefault(f"{piece.part}{PARTED}{piece.step.analysis}", []).append(result)
+            results.setdefault(f"{piece.part}{PARTED}{piece.step.analysis}", []).append(result)
         left_out |= {f"{piece.part}, {what}": why for what, why in piece.setup.left_out.items()}
-    if not found:
+    if not results:
         raise InputError(f"nothing of the study {plan.name} is finished")
-    together = {key: COMPARISONS[type(members[0])].of(members, label=key) for key, members in found.items()}
+    together = {key: COMPARISONS[type(members[0])].of(members, label=key) for key, members in results.items()}
     return StudyResult(
         label=plan.name, settings={"seed": seed}, plan=text, results=together, eps=tuple(eps), left_out=left_out
     )

@@ -66,17 +66,17 @@ def _rows(number: int, claim: Claim, results: Results, eps: Sequence[float]) -> 
         yield {**names, "part": "", "main": True, "metric": "", **NOTHING, **empty, "command": claim.elsewhere}
         return
     evidence = list(_all_evidence(claim, results, eps))
-    there = [each for each in evidence if each.pairs.labels]
+    there = [evidence_of for evidence_of in evidence if evidence_of.pairs.labels]
     pooled = _pooled(there)
     if not there:
-        others = sum(each.pairs.other_recipes for each in evidence)
+        others = sum(evidence_of.pairs.other_recipes for evidence_of in evidence)
         why = f"{others} pairs, each of two recipes" if others else "no such pair of networks"
         empty = {"n": 0, "trainings": 0, "scope": "", "test": why, "command": ""}
         yield {**names, "part": "", "main": True, "metric": claim.metric, **NOTHING, **empty}
     if pooled is not None:
         yield {**names, "part": ALL, "main": True, **_numbers(claim, pooled)}
-    for each in there:
-        yield {**names, "part": each.part, "main": pooled is None, **_numbers(claim, each)}
+    for evidence_of in there:
+        yield {**names, "part": evidence_of.part, "main": pooled is None, **_numbers(claim, evidence_of)}
 
 
 def _all_evidence(claim: Claim, results: Results, eps: Sequence[float]) -> Iterator[Evidence]:
@@ -113,11 +113,11 @@ def _both_right(pairs: Pairs, part: Mapping[str, Mapping[str, Result]], n: int) 
 
 def _pooled(evidence: Sequence[Evidence]) -> Evidence | None:
     """All pairs of several parts together, if they are about the same examples."""
-    if len(evidence) < 2 or not all(same_examples(evidence[0].example, each.example) for each in evidence[1:]):
+    if len(evidence) < 2 or not all(same_examples(evidence[0].example, piece.example) for piece in evidence[1:]):
         return None
-    labels = tuple(pair for each in evidence for pair in each.pairs.labels)
-    others = sum(each.pairs.other_recipes for each in evidence)
-    of, against = (np.concatenate([getattr(each, side) for each in evidence]) for side in ("of", "against"))
+    labels = tuple(pair for piece in evidence for pair in piece.pairs.labels)
+    others = sum(piece.pairs.other_recipes for piece in evidence)
+    of, against = (np.concatenate([getattr(piece, side) for piece in evidence]) for side in ("of", "against"))
     return Evidence(ALL, Pairs(labels, others), of, against, evidence[0].example)
 
 
@@ -127,17 +127,17 @@ def _numbers(claim: Claim, evidence: Evidence) -> dict[str, Any]:
     if not there.any():
         empty = {"n": 0, "trainings": len(differences), "scope": "", "test": "no image with a value of every network"}
         return {"metric": claim.metric, **NOTHING, **empty, "command": _command(claim, evidence)}
-    found = training_effect(differences)
+    effect = training_effect(differences)
     spread = float(np.std(evidence.against[:, there].mean(0), ddof=1)) if there.sum() > 1 else 0.0
-    needed = seeds_needed(differences, found.effect / 2)
+    needed = seeds_needed(differences, effect.effect / 2)
     others = evidence.pairs.other_recipes
     return {
         "metric": claim.metric + (", both right" if claim.given else ""),
-        "effect": found.effect, "low": found.low, "high": found.high, "p_value": found.p_value,
-        "standardised": found.effect / spread if spread else np.nan,
+        "effect": effect.effect, "low": effect.low, "high": effect.high, "p_value": effect.p_value,
+        "standardised": effect.effect / spread if spread else np.nan,
         "seeds_for_half": np.nan if needed is None else needed,
-        "n": found.examples, "trainings": found.trainings, "scope": found.scope,
-        "test": found.test + (f"; {others} pairs of two recipes left out" if others else ""),
+        "n": effect.examples, "trainings": effect.trainings, "scope": effect.scope,
+        "test": effect.test + (f"; {others} pairs of two recipes left out" if others else ""),
         "command": _command(claim, evidence),
     }  # fmt: skip
 

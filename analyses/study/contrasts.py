@@ -55,7 +55,7 @@ def find_pairs(labels: Sequence[str], of: Mapping[str, Any], against: Mapping[st
     of, against = {"trained": True, **of}, {"trained": True, **against}
     networks = [network for label in labels if (network := network_of(label)) is not None]
     places = {(network.variant, network.seed, network.trained): network for network in networks}
-    found, others = [], 0
+    pairs, others = [], 0
     for first in networks:
         if any(first.factor(name) != _level(level) for name, level in of.items()):
             continue
@@ -63,10 +63,10 @@ def find_pairs(labels: Sequence[str], of: Mapping[str, Any], against: Mapping[st
         if second is None:
             continue
         if _alike(first, second):
-            found.append((first.label, second.label))
+            pairs.append((first.label, second.label))
         else:
             others += 1
-    return Pairs(tuple(found), others)
+    return Pairs(tuple(pairs), others)
 
 
 def _counterpart(network: Network, levels: Mapping[str, Any]) -> tuple[Variant, int, bool]:

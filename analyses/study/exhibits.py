@@ -125,7 +125,7 @@ def _figure(exhibit: Exhibit, shown: Shown, results: ByPart) -> Shown:
 def _summary(exhibit: Exhibit, shown: Shown, results: ByPart) -> Shown:
     """The summary of an analysis, of the chosen models of all its parts."""
     parts = [_of_part(results, part, exhibit.analysis) for part in exhibit.parts]
-    tables = [one.summary() for part in parts for label, one in part.items() if _chosen(label, exhibit.models)]
+    tables = [result.summary() for part in parts for label, result in part.items() if _chosen(label, exhibit.models)]
     if not tables:
         raise LookupError("no network of this table is trained")
     return replace(shown, table=pd.concat(tables, ignore_index=True).fillna(""))

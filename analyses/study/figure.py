@@ -29,8 +29,8 @@ def draw_claims(claims: pd.DataFrame, ax: "Axes | None" = None) -> "Figure":
     """A line for every claim that was tested: the effect over the standard deviation of the reference's images."""
     tested = claims[claims["main"] & np.isfinite(claims["standardised"])] if len(claims) else claims
     with style.drawing(ax, width=style.WIDTH * 1.2, height=0.8 + 0.25 * max(1, len(tested))) as axes:
-        for place, (_, row) in enumerate(tested.iterrows()):
-            _claim(axes, place, row)
+        for line, (_, row) in enumerate(tested.iterrows()):
+            _claim(axes, line, row)
         axes.axvline(0, color=style.GREY, lw=0.7)
         texts = [_short(f"{row['number']}. {row['claim']}") for _, row in tested.iterrows()]
         axes.set_yticks(range(len(tested)), texts, fontsize=6.5)
@@ -42,12 +42,12 @@ def draw_claims(claims: pd.DataFrame, ax: "Axes | None" = None) -> "Figure":
         return style.figure_of(axes)
 
 
-def _claim(ax: "Axes", place: int, row: "pd.Series[Any]") -> None:
+def _claim(ax: "Axes", line: int, row: "pd.Series[Any]") -> None:
     scale = row["standardised"] / row["effect"] if row["effect"] else 1.0
     ends = [[(row["effect"] - row["low"]) * scale], [(row["high"] - row["effect"]) * scale]]
     known = np.isfinite(ends).all()
     ax.errorbar(
-        row["standardised"], place, xerr=np.abs(ends) if known else None, fmt=MARKERS[row["verdict"]],
+        row["standardised"], line, xerr=np.abs(ends) if known else None, fmt=MARKERS[row["verdict"]],
         color=COLOURS[row["verdict"]], elinewidth=0.9, ms=4,
     )  # fmt: skip
 
@@ -65,9 +65,9 @@ def draw_robustness(panels: Mapping[str, Mapping[str, Sequence[Any]]]) -> "Figur
     layers = list(dict.fromkeys(layer for row in panels.values() for layer in row))
     with style.paper_style():
         axes = style.panels(len(panels), len(layers), height=0.5 + 1.75 * len(panels), sharex=True, sharey=True)
-        for place, (architecture, row) in enumerate(panels.items()):
+        for row_number, (architecture, row) in enumerate(panels.items()):
             for column, layer in enumerate(layers):
-                _robustness(axes[place * len(layers) + column], row.get(layer, ()), f"{architecture}, {layer}")
+                _robustness(axes[row_number * len(layers) + column], row.get(layer, ()), f"{architecture}, {layer}")
         for ax in axes[-len(layers) :]:
             ax.set_xlabel("ε (L∞)")
         axes[0].set_ylabel("accuracy")

@@ -143,9 +143,9 @@ def parse_plan(text: str, *, name: str) -> Plan:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"expected TOML in the plan {name}: {error}") from error
     entries = {
-        "parts": tuple(_entry(Part, one, name) for one in _list(raw, "part", name)),
-        "claims": tuple(_entry(Claim, one, name) for one in _list(raw, "claim", name)),
-        "exhibits": tuple(_entry(Exhibit, one, name) for one in _list(raw, "exhibit", name)),
+        "parts": tuple(_entry(Part, entry, name) for entry in _list(raw, "part", name)),
+        "claims": tuple(_entry(Claim, entry, name) for entry in _list(raw, "claim", name)),
+        "exhibits": tuple(_entry(Exhibit, entry, name) for entry in _list(raw, "exhibit", name)),
     }
     if not entries["parts"]:
         raise InputError(f"expected at least one [[part]] in the plan {name}, got none")
@@ -159,7 +159,7 @@ def parse_plan(text: str, *, name: str) -> Plan:
 
 def _list(raw: Mapping[str, Any], key: str, name: str) -> list[Mapping[str, Any]]:
     value = raw.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise InputError(f"expected [[{key}]] tables in the plan {name}, got {key} = {value!r}")
     return value
 

@@ -45,12 +45,12 @@ class StudyResult(Result):
     @cached_property
     def by_part(self) -> dict[str, dict[str, dict[str, Result]]]:
         """Part → analysis → model → result."""
-        found: dict[str, dict[str, dict[str, Result]]] = {}
+        parts: dict[str, dict[str, dict[str, Result]]] = {}
         for key, result in self.results.items():
             part, _, analysis = key.partition(PARTED)
             members = result.results if isinstance(result, Comparison) else (result,)
-            found.setdefault(part, {})[analysis] = {model_of(member): member for member in members}
-        return found
+            parts.setdefault(part, {})[analysis] = {model_of(member): member for member in members}
+        return parts
 
     @cached_property
     def _claims(self) -> pd.DataFrame:
@@ -67,7 +67,7 @@ class StudyResult(Result):
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The claims, and every exhibit that is a table."""
-        shown = {file_name(one.name): one.table for one in self.exhibits if one.table is not None}
+        shown = {file_name(exhibit.name): exhibit.table for exhibit in self.exhibits if exhibit.table is not None}
         return {"table": self.table(), **shown}
 
     def summary(self) -> pd.DataFrame:
@@ -80,7 +80,7 @@ class StudyResult(Result):
 
     def figures(self) -> dict[str, "Figure"]:
         """The claims, and every exhibit that is a figure."""
-        drawn = {file_name(one.name): one.draw() for one in self.exhibits if one.draw is not None}
+        drawn = {file_name(exhibit.name): exhibit.draw() for exhibit in self.exhibits if exhibit.draw is not None}
         return ({"figure": self.figure()} if len(self._claims) else {}) | drawn
 
     def counts(self) -> dict[str, int]:

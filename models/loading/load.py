@@ -148,14 +148,14 @@ def _trained(name: str) -> str:
     seeds = trained_seeds(name)
     if seeds:
         return f"trained with seed {', '.join(map(str, seeds))}"
-    networks = dict.fromkeys(split_seed(each)[0] for each in sorted(weights_index()))
+    networks = dict.fromkeys(split_seed(trained)[0] for trained in sorted(weights_index()))
     return f"trained: {', '.join(networks) or 'none yet'}"
 
 
 def trained_seeds(name: str) -> list[int]:
     """The seeds that a network comes trained with, whatever the seed in `name`."""
     network = split_seed(name)[0]
-    return sorted(seed for each, seed in map(split_seed, weights_index()) if each == network)
+    return sorted(seed for base, seed in map(split_seed, weights_index()) if base == network)
 
 
 def _from_package(

@@ -32,11 +32,11 @@ def from_gallery(state: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
     rest = {key for key in state if not LAYER.fullmatch(key)}
     if not layers or rest - {"out.weight", "out.bias"}:
         return None
-    found = {layer: _tensors_of(layer, state) for layer in layers}
+    by_layer = {layer: _tensors_of(layer, state) for layer in layers}
     head = _tensors_of("out", state)
-    if all("log_q" not in tensors for tensors in found.values()):
-        _modernise(list(found.values()), head)
-    renamed = {f"stages.{place}.layer": found[layer] for place, layer in enumerate(layers)} | {"head": head}
+    if all("log_q" not in tensors for tensors in by_layer.values()):
+        _modernise(list(by_layer.values()), head)
+    renamed = {f"stages.{index}.layer": by_layer[layer] for index, layer in enumerate(layers)} | {"head": head}
     return {f"{layer}.{name}": value for layer, tensors in renamed.items() for name, value in tensors.items()}
 
 

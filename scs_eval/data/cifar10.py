@@ -41,8 +41,8 @@ def read_cifar10(data_dir: str | Path | None = None, *, train: bool) -> tuple[Im
 
 def find_cifar10(searched: list[Place], *, train: bool) -> Path | None:
     """The first folder in `searched` that holds every file of the training or test set, in either layout."""
-    for place in searched:
-        for folder in (place.path / BINARY, place.path / PYTHON, place.path):
+    for location in searched:
+        for folder in (location.path / BINARY, location.path / PYTHON, location.path):
             if _is_binary(folder, train=train) or _is_python(folder):
                 return folder
     return None
@@ -109,7 +109,7 @@ def _download(target: Path, searched: list[Place]) -> None:
     except Exception as error:  # the network, the server, the disk: whichever it was, the remedy is the same
         if _is_python(target / PYTHON):
             return  # another process was faster
-        looked = ", ".join(str(place.path) for place in searched)
+        looked = ", ".join(str(location.path) for location in searched)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
             f"expected CIFAR-10 in {looked}, found none, and downloading it failed ({reason}); "

@@ -28,13 +28,13 @@ RECORD_BYTES = 2 + 3 * 32 * 32  # the coarse and the fine label, then the red, g
 def read_cifar100(data_dir: str | Path | None = None, *, train: bool) -> tuple[Images, Labels]:
     """The 50,000 training or 10,000 test images, (N, 3, 32, 32), and their fine labels, (N,)."""
     split, searched = "train" if train else "test", places(data_dir)
-    for place in searched:
-        for folder in (place.path / BINARY, place.path / PYTHON, place.path):
+    for location in searched:
+        for folder in (location.path / BINARY, location.path / PYTHON, location.path):
             if (folder / f"{split}.bin").is_file():
                 return _read_binary(folder / f"{split}.bin")
             if folder.name == PYTHON and all((folder / name).is_file() for name in ("train", "test", "meta")):
                 return _read_python(folder, train=train)
-    looked = ", ".join(str(place.path) for place in searched)
+    looked = ", ".join(str(location.path) for location in searched)
     raise InputError(
         f"expected CIFAR-100 ({BINARY} or {PYTHON}) in {looked}, found none; unpack {URL} into one of them, "
         "or give the folder you unpacked it in as --data-dir"

@@ -23,8 +23,8 @@ def read_cifar10c(source: str, data_dir: str | Path | None = None) -> tuple[Imag
     if severity not in ("", *map(str, range(1, SEVERITIES + 1))) or not corruption or source.count(":") > 2:
         raise InputError(f"expected {PREFIX}:CORRUPTION or {PREFIX}:CORRUPTION:SEVERITY (1 to 5), got {source!r}")
     images, labels = read_corruption(_find(corruption, data_dir))
-    each = len(labels) // SEVERITIES
-    rows = np.arange(len(labels)) if severity == "" else np.arange(each) + each * (int(severity) - 1)
+    count = len(labels) // SEVERITIES
+    rows = np.arange(len(labels)) if severity == "" else np.arange(count) + count * (int(severity) - 1)
     return images[rows], labels[rows], rows
 
 
@@ -54,7 +54,7 @@ def _array(path: Path) -> NDArray[np.generic]:
 
 def _find(corruption: str, data_dir: str | Path | None) -> Path:
     searched = places(data_dir)
-    folders = [folder for place in searched for folder in (place.path / FOLDER, place.path)]
+    folders = [folder for location in searched for folder in (location.path / FOLDER, location.path)]
     for folder in folders:
         if (folder / "labels.npy").is_file():
             if (folder / f"{corruption}.npy").is_file():
@@ -62,5 +62,5 @@ def _find(corruption: str, data_dir: str | Path | None) -> Path:
             known = sorted(path.stem for path in folder.glob("*.npy") if path.name != "labels.npy")
             hint = did_you_mean(corruption, known, otherwise=f"there are {', '.join(known)}")
             raise InputError(f"no corruption {corruption!r} in {folder}; {hint}")
-    looked = ", ".join(str(place.path) for place in searched)
+    looked = ", ".join(str(location.path) for location in searched)
     raise InputError(f"expected {FOLDER} with labels.npy in {looked}, found none; unpack CIFAR-10-C.tar there")

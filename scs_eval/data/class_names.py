@@ -29,27 +29,27 @@ def imagenet() -> Listed:
     return _parsed(files("scs_eval.data").joinpath("imagenet.txt").read_text(encoding="utf-8"))
 
 
-def arrange(folder: Path, found: Names, *, num_classes: int | None) -> tuple[Names, NDArray[np.int64]]:
+def arrange(folder: Path, names: Names, *, num_classes: int | None) -> tuple[Names, NDArray[np.int64]]:
     """The classes' names, and where among them stands each of the class folders `found`.
 
     The names are those of all `num_classes` logits if a list has as many: the folder's own `classes.txt`, else
     ImageNet's or CIFAR's if it has all that were found. Without such a number they are those of `classes.txt` or of
     `found`.
     """
-    for name in found:
+    for name in names:
         check_name(name, what="class name")
     own = _own_list(folder)
-    listed = own or _known_of(found, num_classes)
+    listed = own or _known_of(names, num_classes)
     if listed and (num_classes == len(listed) or (own and num_classes is None)):
         keys = list(listed)
-        return tuple(listed.values()), np.array([keys.index(_key(name, listed, folder)) for name in found])
-    if num_classes not in (None, len(found)):
+        return tuple(listed.values()), np.array([keys.index(_key(name, listed, folder)) for name in names])
+    if num_classes not in (None, len(names)):
         raise InputError(
-            f"the network tells {num_classes} classes apart, and {folder} has {len(found)} ({_few(found)}); name its "
+            f"the network tells {num_classes} classes apart, and {folder} has {len(names)} ({_few(names)}); name its "
             f"class folders as ImageNet does (n02123045 or tabby) or CIFAR (cat), or list the network's classes in "
             f"{folder / LIST}, a line for each: folder, tab, name"
         )
-    return tuple(listed[_key(name, listed, folder)] for name in found) if listed else found, np.arange(len(found))
+    return tuple(listed[_key(name, listed, folder)] for name in names) if listed else names, np.arange(len(names))
 
 
 def known_classes(count: int | None) -> Names:
@@ -64,32 +64,32 @@ def _lists() -> dict[int, Listed]:
             len(imagenet()): imagenet()}  # fmt: skip
 
 
-def _known_of(found: Names, count: int | None) -> Listed | None:
+def _known_of(names: Names, count: int | None) -> Listed | None:
     """The known list of that length if it has all that were found, else ImageNet's if that has."""
     candidates = [_lists().get(count or 0), imagenet()]
-    return next((listed for listed in candidates if listed and _has_all(listed, found)), None)
+    return next((listed for listed in candidates if listed and _has_all(listed, names)), None)
 
 
-def _has_all(listed: Listed, found: Names) -> bool:
+def _has_all(listed: Listed, names: Names) -> bool:
     known = {*listed, *map(_plain, listed.values())}
-    return all(name in known or _plain(name) in known for name in found)
+    return all(name in known or _plain(name) in known for name in names)
 
 
 def _own_list(folder: Path) -> Listed | None:
     """The list in the folder, or beside it where that is `val` or `train`."""
-    for place in (folder / LIST, folder.parent / LIST):
-        if place.is_file() and (place.parent == folder or folder.name in ("train", "val", "test")):
-            return _parsed(place.read_text(encoding="utf-8"))
+    for path in (folder / LIST, folder.parent / LIST):
+        if path.is_file() and (path.parent == folder or folder.name in ("train", "val", "test")):
+            return _parsed(path.read_text(encoding="utf-8"))
     return None
 
 
 def _parsed(text: str) -> Listed:
     """Lines of a folder's name, a tab and the class's name; of a synset and a name; or of one name for both."""
-    found = {}
+    names = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         key, _, name = line.partition(" " if SYNSET.match(line) else "\t")
-        found[key.strip()] = name.strip() or key
-    return found
+        names[key.strip()] = name.strip() or key
+    return names
 
 
 def _key(name: str, listed: Listed, folder: Path) -> str:

@@ -63,10 +63,10 @@ def split_folder(folder: Path, split: str) -> Path:
             raise InputError(f"expected `train` and `val` with class folders in {folder}, which has no such split")
         return folder
     names = ("train",) if split == "train" else ("val", "test")
-    found = [parts[name] for name in names if name in parts]
-    if not found:
+    there = [parts[name] for name in names if name in parts]
+    if not there:
         raise InputError(f"expected a folder {' or '.join(names)} in {folder}, got {', '.join(parts)}")
-    return found[0]
+    return there[0]
 
 
 def _has_folders(folder: Path) -> bool:
@@ -90,15 +90,19 @@ def list_images(folder: Path) -> Listing:
 
 
 def _list_classes(class_folders: list[Path]) -> Listing:
-    found = [[path for path in _visible(each) if _is_image(path)] for each in class_folders]
-    for each, images in zip(class_folders, found, strict=True):
+    images_of = [[path for path in _visible(class_folder) if _is_image(path)] for class_folder in class_folders]
+    for class_folder, images in zip(class_folders, images_of, strict=True):
         if not images:
             raise InputError(
-                f"expected images ({' '.join(SUFFIXES)}) directly in the class folder {each}, got none; "
+                f"expected images ({' '.join(SUFFIXES)}) directly in the class folder {class_folder}, got none; "
                 "add some, remove it, or name the folder that holds the class folders"
             )
-    labels = np.repeat(np.arange(len(found), dtype=np.int64), [len(images) for images in found])
-    return tuple(each.name for each in class_folders), [path for images in found for path in images], labels
+    labels = np.repeat(np.arange(len(images_of), dtype=np.int64), [len(images) for images in images_of])
+    return (
+        tuple(class_folder.name for class_folder in class_folders),
+        [path for images in images_of for path in images],
+        labels,
+    )
 
 
 def _list_flat(folder: Path) -> Listing:

@@ -27,12 +27,12 @@ BYTES = 0x08  # the IDX code of unsigned bytes
 def read_mnist(name: str, data_dir: str | Path | None = None, *, train: bool) -> tuple[Images, Labels]:
     """The images (N, 3, 28, 28) and labels (N,) of "mnist" or "fashion-mnist": 60,000 for training, 10,000 to test."""
     part, searched = "train" if train else "t10k", places(data_dir)
-    for place in searched:
-        for folder in _folders(place.path, name):
+    for location in searched:
+        for folder in _folders(location.path, name):
             pictures, labels = (_find(folder, f"{part}-{kind}") for kind in ("images-idx3", "labels-idx1"))
             if pictures is not None and labels is not None:
                 return _read_pair(pictures, labels)
-    looked = ", ".join(str(place.path) for place in searched)
+    looked = ", ".join(str(location.path) for location in searched)
     raise InputError(
         f"expected {part}-images-idx3-ubyte and {part}-labels-idx1-ubyte (packed as .gz or not) in {FOLDERS[name]}/raw "
         f"or {name} in {looked}, found none; put the official files there, or give their folder as --data-dir"
@@ -49,8 +49,8 @@ def _folders(root: Path, name: str) -> list[Path]:
 def _find(folder: Path, stem: str) -> Path | None:
     """The file, in either spelling of its name (train-images-idx3-ubyte, train-images.idx3-ubyte), packed or not."""
     spellings = [f"{stem}-ubyte", f"{stem.replace('-idx', '.idx')}-ubyte"]
-    found = (folder / f"{spelling}{end}" for spelling in spellings for end in ("", ".gz"))
-    return next((path for path in found if path.is_file()), None)
+    candidates = (folder / f"{spelling}{end}" for spelling in spellings for end in ("", ".gz"))
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def _read_pair(pictures: Path, labels: Path) -> tuple[Images, Labels]:

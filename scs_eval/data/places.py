@@ -26,12 +26,12 @@ def cache_dir() -> Path:
 
 def places(data_dir: str | Path | None = None) -> list[Place]:
     """The folders to look in, first to last: `data_dir`, $SCS_EVAL_DATA, the user cache."""
-    found = []
+    locations = []
     if data_dir is not None:
-        found.append(Place("--data-dir", _existing(data_dir)))
+        locations.append(Place("--data-dir", _existing(data_dir)))
     if os.environ.get(VARIABLE):
-        found.append(Place(f"${VARIABLE}", Path(os.environ[VARIABLE]).expanduser()))
-    return [*found, Place("user cache", cache_dir())]
+        locations.append(Place(f"${VARIABLE}", Path(os.environ[VARIABLE]).expanduser()))
+    return [*locations, Place("user cache", cache_dir())]
 
 
 def _existing(data_dir: str | Path) -> Path:

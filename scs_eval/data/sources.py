@@ -101,10 +101,10 @@ def _opened_own(name: str, split: str, data_dir: Any, num_classes: int | None) -
 
 
 def _opened_files(folder: Path, num_classes: int | None) -> Opened:
-    found, paths, own_labels = list_images(folder)
+    names, paths, own_labels = list_images(folder)
     classes, labels = known_classes(num_classes), own_labels
-    if found:
-        classes, positions = arrange(folder, found, num_classes=num_classes)
+    if names:
+        classes, positions = arrange(folder, names, num_classes=num_classes)
         labels = positions[own_labels]
     return Opened(paths, labels, classes, np.arange(len(paths)), str(folder.resolve()))
 

@@ -61,11 +61,11 @@ def available_target(out: Path) -> Path:
 
 def list_files(directory: Path) -> set[str]:
     """Everything in a directory that is no directory, and every empty directory, as paths with /."""
-    found = set()
+    names = set()
     for path in directory.rglob("*"):
         if path.is_symlink() or not path.is_dir() or not any(path.iterdir()):
-            found.add(path.relative_to(directory).as_posix())
-    return found
+            names.add(path.relative_to(directory).as_posix())
+    return names
 
 
 def owned_files(directory: Path) -> set[str]:
@@ -202,6 +202,6 @@ def _remove(directory: Path, names: set[str]) -> None:
 def _bring_back(old: Path, target: Path) -> None:
     """What somebody put into the old folder at the last moment."""
     for name in list_files(old):
-        place = target / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        (old / name).rename(place if not place.exists() else place.with_name(f"{place.name}.old"))
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (old / name).rename(path if not path.exists() else path.with_name(f"{path.name}.old"))

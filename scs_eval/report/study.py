@@ -115,13 +115,13 @@ def _exhibit(shown: Any, folder: Path) -> Part:
 
 def _trainings(result: StudyResult) -> list[Part]:
     """Every part's networks over their trainings, where there are several."""
-    found: list[Part] = []
+    tables: list[Part] = []
     for key, part in result.results.items():
         if isinstance(part, Comparison) and len(table := part.trainings()):
             name, _, analysis = key.partition(PARTED)
             caption, file = f"{name}: {ENTRIES[analysis].title.lower()}", f"trainings-{file_name(name)}-{analysis}"
-            found.append(Table(name=file, frame=training_summary(table), data=table, caption=caption))
-    return found
+            tables.append(Table(name=file, frame=training_summary(table), data=table, caption=caption))
+    return tables
 
 
 def _left_out(result: StudyResult) -> list[Part]:

@@ -69,10 +69,10 @@ def attacked(images: Tensor, loss: Callable[[Tensor], Tensor], *, eps: float, st
     Random numbers come from torch's global generator. No gradient reaches the parameters.
     """
     low, high = (images - eps).clamp(min=0), (images + eps).clamp(max=1)
-    found = torch.min(torch.max(images + eps * (2 * torch.rand_like(images) - 1), low), high)
+    adversarial = torch.min(torch.max(images + eps * (2 * torch.rand_like(images) - 1), low), high)
     for _ in range(steps):
-        found.requires_grad_()
-        (gradient,) = torch.autograd.grad(loss(found), found)
+        adversarial.requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(adversarial), adversarial)
         step = REL_STEP_SIZE * eps / steps * gradient.sign()
-        found = torch.min(torch.max(found.detach() + step, low), high)
-    return found
+        adversarial = torch.min(torch.max(adversarial.detach() + step, low), high)
+    return adversarial

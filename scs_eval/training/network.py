@@ -56,8 +56,8 @@ def description(model: str) -> dict[str, str]:
         return {"name": split_seed(model)[0]}
     from scs_eval.models.loading.state_dict import metadata_of
 
-    said = metadata_of(Path(model))
-    return {key: said[key] for key in ("name", "converted") if key in said}
+    metadata = metadata_of(Path(model))
+    return {key: metadata[key] for key in ("name", "converted") if key in metadata}
 
 
 def image_size(model: str) -> int | None:

@@ -115,8 +115,8 @@ class Trainer:
             return self.forward(images).float()
 
     def _attacked(self, images: Tensor, targets: Tensor) -> Tensor:
-        def loss(found: Tensor) -> Tensor:
-            return training_loss(self.recipe, self._logits(found), targets)
+        def loss(perturbed: Tensor) -> Tensor:
+            return training_loss(self.recipe, self._logits(perturbed), targets)
 
         return attacked(images, loss, eps=self.recipe.pgd_eps, steps=self.recipe.pgd_steps)
 

@@ -36,7 +36,10 @@ def _row(method: Method) -> dict[str, Any]:
 def _show(methods: list[Method]) -> None:
     show_table(
         ("name", "source", "measures", "cost", "needs", "fails"),
-        [(one.name, one.source, _measures(one), one.cost, ", ".join(one.needs) or "–", one.fails) for one in methods],
+        [
+            (method.name, method.source, _measures(method), method.cost, ", ".join(method.needs) or "–", method.fails)
+            for method in methods
+        ],
     )
 
 

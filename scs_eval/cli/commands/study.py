@@ -116,7 +116,7 @@ def command(
 
 def chosen_plan(plan: "Plan", options: StudyOptions, data: DataRequest) -> "Plan":
     """The plan as it is to be run: quick, in full, or parts of it."""
-    if wrong := [part for part in options.parts if part not in [each.name for each in plan.parts]]:
+    if wrong := [part for part in options.parts if part not in [known.name for known in plan.parts]]:
         names = ", ".join(part.name for part in plan.parts)
         raise InputError(f"expected --part of {names}, got {wrong[0]!r}")
     plan = plan.quickened() if options.quick else plan if data.source == "sample" else plan.in_full()
@@ -125,7 +125,7 @@ def chosen_plan(plan: "Plan", options: StudyOptions, data: DataRequest) -> "Plan
 
 def load_inputs(plan: "Plan", images: "ImageData", *, device: str) -> "dict[str, PartInputs]":
     """The networks and images of every part; a part that no trained network matches is left out with a line."""
-    found, opened = {}, {}
+    inputs, opened = {}, {}
     with progress("loading", len(plan.parts)) as advance:
         for part in plan.parts:
             advance(0, part.name)
@@ -137,11 +137,11 @@ def load_inputs(plan: "Plan", images: "ImageData", *, device: str) -> "dict[str,
                 for asked in sources:
                     if asked not in opened:
                         opened[asked] = asked.open(num_classes=len(images.classes), device=device)
-                found[part.name] = part_inputs({asked.label: opened[asked] for asked in sources}, images, device)
+                inputs[part.name] = part_inputs({asked.label: opened[asked] for asked in sources}, images, device)
             advance(1)
-    if not found:
+    if not inputs:
         raise InputError(f"no part of the plan {plan.name} has trained networks; `scs-eval models` shows which are")
-    return found
+    return inputs
 
 
 def sources_of(part: "Part") -> "list[ModelSource]":
@@ -153,7 +153,7 @@ def sources_of(part: "Part") -> "list[ModelSource]":
 
     trained = parse_sources(part.models)
     control = parse_sources(part.untrained) if part.untrained else ()
-    return [*trained, *(replace(one, label=f"{one.label}{SUFFIX}", weights=UNTRAINED) for one in control)]
+    return [*trained, *(replace(source, label=f"{source.label}{SUFFIX}", weights=UNTRAINED) for source in control)]
 
 
 def part_inputs(models: dict[str, Any], images: "ImageData", device: str) -> "PartInputs":

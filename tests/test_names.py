@@ -1,0 +1,26 @@
+"""Names say what they hold: words that any value could bear are none (CONTRIBUTING.md)."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+NO_NAMES = {"found", "each", "said", "one", "place"}
+LINKED = ("scs_eval/models", "scs_eval/analyses", "scs_eval/benchmarks")  # symlinks: read once, at the top level
+FILES = [
+    path
+    for top in ("models", "analyses", "benchmarks", "scs_eval")
+    for path in sorted((ROOT / top).rglob("*.py"))
+    if not path.relative_to(ROOT).as_posix().startswith(LINKED)
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_value_is_called_what_any_could_be(path: Path) -> None:
+    names = {
+        node.arg if isinstance(node, ast.arg) else node.id
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    }
+    assert not names & NO_NAMES
