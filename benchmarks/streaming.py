@@ -72,7 +72,7 @@ def _family(pid: int) -> list[int]:
         children = [int(child) for task in threads for child in (task / "children").read_text().split()]
     except OSError:
         return []
-    return [pid, *(each for child in children for each in _family(child))]
+    return [pid, *(descendant for child in children for descendant in _family(child))]
 
 
 def _peak(pid: int) -> float:

@@ -48,8 +48,8 @@ def growths(settings: Settings, say: Say) -> Iterator[Growth]:
 def _against(name: str, model: nn.Module, images: Tensor, labels: Tensor, norm: str, say: Say) -> Iterator[Target]:
     def run(polished: bool) -> tuple[np.ndarray, float]:
         start = time.process_time()  # what else the machine does hardly counts, and one round is enough
-        found = sweep(model, images, labels, GRIDS[norm].tolist(), attacks=[Attack(norm=norm)], polished=polished)
-        return found.min_eps, time.process_time() - start
+        swept = sweep(model, images, labels, GRIDS[norm].tolist(), attacks=[Attack(norm=norm)], polished=polished)
+        return swept.min_eps, time.process_time() - start
 
     sweep(model, images[:32], labels[:32], GRIDS[norm].tolist(), attacks=[Attack(norm=norm)])  # warms up
     (ours, seconds), (plain, plain_seconds) = run(True), run(False)

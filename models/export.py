@@ -70,8 +70,8 @@ def largest_difference(model: nn.Module, path: Path, *, format: str, images: Ten
         wanted = model.eval()(images)
     if format == "torch-export":
         with torch.no_grad():
-            found = torch.export.load(path).module()(images)
-        return float((found - wanted).abs().max())
+            exported = torch.export.load(path).module()(images)
+        return float((exported - wanted).abs().max())
     try:
         from onnxruntime import InferenceSession
     except ImportError:

@@ -39,10 +39,10 @@ def submit(
     of this machine all start at once and see all its GPUs, unless the parameters say otherwise.
     """
     known = _active(cluster, _recorded(logs))
-    new = {label: each for label, each in work.items() if label not in known}
+    new = {label: piece for label, piece in work.items() if label not in known}
     executor = _executor(cluster, logs, parameters)
     with executor.batch():
-        jobs = {label: executor.submit(each) for label, each in new.items()}
+        jobs = {label: executor.submit(piece) for label, piece in new.items()}
     numbers = {**known, **{label: str(job.job_id) for label, job in jobs.items()}}
     if then is not None and (new or then[0] not in known):
         others = [number for label, number in numbers.items() if label != then[0]]

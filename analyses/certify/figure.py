@@ -55,6 +55,6 @@ def _panel(ax: "Axes", results: "Sequence[CertifyResult]", s: int) -> None:
 def _last(results: "Sequence[CertifyResult]", s: int) -> float:
     """Up to the largest certificate, and to where an attack has found most."""
     proven = max(float(result.proven[s].max()) for result in results)
-    found = [result.distance[s][np.isfinite(result.distance[s])] for result in results if result.attacked]
-    reached = [float(np.quantile(values, 0.98)) for values in found if len(values)]
+    distances = [result.distance[s][np.isfinite(result.distance[s])] for result in results if result.attacked]
+    reached = [float(np.quantile(values, 0.98)) for values in distances if len(values)]
     return 1.05 * max(proven, *reached, 0.01) if reached else 1.05 * max(proven, 0.01)

@@ -53,7 +53,7 @@ def run(
         searches = [_search(work, state, s) for s in range(len(options.sigma))] if options.attack else []
     proven = np.stack(proofs)  # (σ, 3, n)
     wrong = (proven[:, 0] != ABSTAIN) & (proven[:, 0] != truth.numpy())
-    found = np.stack(searches)[:, 0] if searches else np.full(wrong.shape, np.inf)
+    upper = np.stack(searches)[:, 0] if searches else np.full(wrong.shape, np.inf)
     return CertifyResult(
         label=label,
         settings={**data.settings, "device": str(device_of(model)), "seed": seed},
@@ -67,7 +67,7 @@ def run(
         predictions=proven[:, 0].astype(np.int64),
         counts=proven[:, 1].astype(np.int64),
         radius=proven[:, 2],
-        distance=np.where(wrong, 0.0, found),
+        distance=np.where(wrong, 0.0, upper),
     )
 
 
@@ -81,36 +81,36 @@ class _Work:
         self.model, self.images, self.labels, self.ids = model, images, labels, ids
         self.options, self.seed, self.classes = options, seed, classes
 
-    def rng(self, place: int, s: int, purpose: int) -> np.random.Generator:
+    def rng(self, index: int, s: int, purpose: int) -> np.random.Generator:
         """The random numbers of an image at a σ."""
-        return np.random.default_rng((self.seed, int(self.ids[place]), s, purpose))
+        return np.random.default_rng((self.seed, int(self.ids[index]), s, purpose))
 
     def prove(self, s: int) -> Callable[[slice], np.ndarray]:
         """Of some images, (3, b): the certified class or ABSTAIN, how often it was counted, and the radius."""
         options, sigma = self.options, self.options.sigma[s]
 
-        def one(place: int) -> tuple[float, float, float]:
-            rng = self.rng(place, s, PROOF)
-            draw = partial(votes, self.model, self.images[place], sigma=sigma, rng=rng, classes=self.classes)
+        def one(index: int) -> tuple[float, float, float]:
+            rng = self.rng(index, s, PROOF)
+            draw = partial(votes, self.model, self.images[index], sigma=sigma, rng=rng, classes=self.classes)
             guess = int(draw(n=options.guesses).argmax())
             count = int(draw(n=options.samples)[guess])
             radius = certified_radius(count, options.samples, sigma=sigma, alpha=options.alpha)
             return (ABSTAIN if radius is None else guess, count, radius or 0.0)
 
-        return lambda part: np.array([one(place) for place in range(part.start, part.stop)]).T
+        return lambda part: np.array([one(index) for index in range(part.start, part.stop)]).T
 
     def confirm(self, s: int, moved: Tensor) -> Callable[[slice], np.ndarray]:
         """Of some images, (1, b): the distance at which the smoothed model counts as wrong."""
         options = self.options
 
-        def one(place: int) -> float:
+        def one(index: int) -> float:
             return counted_distance(
-                self.model, self.images[place], int(self.labels[place]), moved[place], sigma=options.sigma[s],
+                self.model, self.images[index], int(self.labels[index]), moved[index], sigma=options.sigma[s],
                 guesses=options.guesses, samples=options.samples, alpha=options.alpha,
-                rng=self.rng(place, s, SEARCH), classes=self.classes,
+                rng=self.rng(index, s, SEARCH), classes=self.classes,
             )  # fmt: skip
 
-        return lambda part: np.array([[one(place) for place in range(part.start, part.stop)]])
+        return lambda part: np.array([[one(index) for index in range(part.start, part.stop)]])
 
 
 def _search(work: _Work, state: "_State", s: int) -> np.ndarray:

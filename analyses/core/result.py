@@ -220,7 +220,9 @@ def side_by_side(results: Sequence[Result], *, label: str = "side by side") -> R
     >>> scs_eval.side_by_side(several).to_dataframe()["model"].tolist()
     ['rohrer25k_scs', 'rohrer25k_conv']
     """
-    single = [one for result in results for one in (result.results if isinstance(result, Comparison) else (result,))]
+    single = [
+        member for result in results for member in (result.results if isinstance(result, Comparison) else (result,))
+    ]
     kinds = {type(result) for result in single}
     if len(kinds) != 1:
         names = ", ".join(sorted(kind.__name__ for kind in kinds)) or "none"
@@ -228,7 +230,7 @@ def side_by_side(results: Sequence[Result], *, label: str = "side by side") -> R
     if len(single) == 1:
         return results[0]
     several = len({getattr(result, "method", None) for result in single}) > 1
-    named = [replace(one, label=f"{one.model} {one.method}") if several else one for one in single]
+    named = [replace(member, label=f"{member.model} {member.method}") if several else member for member in single]
     kind = kinds.pop()
     if kind not in COMPARISONS:
         raise InputError(f"{kind.__name__} has no comparison; define a class of Comparison[{kind.__name__}]")
@@ -242,7 +244,7 @@ def _as_plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, Mapping):
-        return {key: _as_plain(each) for key, each in value.items()}
+        return {key: _as_plain(member) for key, member in value.items()}
     return tuple(map(_as_plain, value)) if isinstance(value, tuple) else value
 
 

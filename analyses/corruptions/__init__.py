@@ -63,7 +63,7 @@ def corruptions(
         """(networks, 1 + corruptions · severities, b) whether each is right, clean first."""
         clean = data.images[part].cpu()
         wanted = [clean, *(make(name, level, ids[part], clean) for name in chosen for level in SEVERITIES)]
-        return np.stack([[_right(one, some, truth[part], len(known)) for some in wanted] for one in networks])
+        return np.stack([[_right(network, some, truth[part], len(known)) for some in wanted] for network in networks])
 
     key = fingerprint(model, (data.images, truth, data.indices), (chosen, seed, source_name, reference_name))
     kept = Checkpoint(checkpoint, key) if checkpoint else None

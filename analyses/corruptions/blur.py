@@ -32,8 +32,8 @@ def glass_blur(image: np.ndarray, rng: np.random.Generator, sigma: float, reach:
         rows, columns = np.arange(height - reach, reach, -1), np.arange(width - reach, reach, -1)
         here = (rows[:, None] * width + columns).ravel()
         steps = rng.integers(-reach, reach, (2, len(here)))
-        for place, taken in zip(here.tolist(), (here + steps[0] * width + steps[1]).tolist(), strict=True):
-            source[place] = source[taken]
+        for spot, taken in zip(here.tolist(), (here + steps[0] * width + steps[1]).tolist(), strict=True):
+            source[spot] = source[taken]
     shuffled = blurred.reshape(-1, 3)[source].reshape(image.shape)
     return ndimage.gaussian_filter(shuffled, (sigma, sigma, 0), mode="nearest")
 

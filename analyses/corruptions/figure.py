@@ -31,8 +31,8 @@ def draw_curves(results: "Sequence[CorruptionsResult]", ax: "Axes | None" = None
         columns = min(COLUMNS, len(names))
         rows = -(-len(names) // columns)
         axes = style.panels(rows, columns, height=0.6 + 1.35 * rows + 0.14 * len(results), sharex=True, sharey=True)
-        for place, panel in enumerate(axes):
-            _panel(panel, results, place) if place < len(names) else panel.set_axis_off()
+        for index, panel in enumerate(axes):
+            _panel(panel, results, index) if index < len(names) else panel.set_axis_off()
         for panel in axes[::columns]:
             panel.set_ylabel("accuracy in %")
         for panel in axes[-columns:]:
@@ -44,11 +44,11 @@ def draw_curves(results: "Sequence[CorruptionsResult]", ax: "Axes | None" = None
         return figure
 
 
-def _panel(ax: "Axes", results: "Sequence[CorruptionsResult]", place: int | None) -> None:
+def _panel(ax: "Axes", results: "Sequence[CorruptionsResult]", index: int | None) -> None:
     styles = LineStyles()
     for result in results:
         tint, marker, dash = styles.next_for(result.label)
-        right = result.right.mean(0) if place is None else result.right[place]
+        right = result.right.mean(0) if index is None else result.right[index]
         accuracy, low, high = (100 * part for part in wilson([result.clean.sum(), *right.sum(1)], result.n))
         ax.fill_between(GRID, low, high, color=tint, alpha=0.14, lw=0)
         ax.plot(GRID, accuracy, ls=dash, marker=marker, ms=2.5, lw=0.9, color=tint, label=result.label)
@@ -56,7 +56,7 @@ def _panel(ax: "Axes", results: "Sequence[CorruptionsResult]", place: int | None
     ax.grid(lw=0.3, color="0.88")
     ax.set_axisbelow(True)
     ax.set_title(
-        "mean of all corruptions" if place is None else _words(results[0].names[place]), loc="left", fontsize=7
+        "mean of all corruptions" if index is None else _words(results[0].names[index]), loc="left", fontsize=7
     )
 
 
@@ -90,11 +90,11 @@ def draw_examples(result: "CorruptionsResult") -> "Figure":
     with style.paper_style():
         rows = -(-len(result.names) // COLUMNS)
         axes = style.panels(rows, COLUMNS, height=1.4 * rows)
-        for place, panel in enumerate(axes):
+        for index, panel in enumerate(axes):
             panel.set_axis_off()
-            if place < len(result.names):
-                panel.imshow(result.pictures[place].transpose(1, 2, 0), interpolation="nearest")
-                panel.set_title(_words(result.names[place]), fontsize=7)
+            if index < len(result.names):
+                panel.imshow(result.pictures[index].transpose(1, 2, 0), interpolation="nearest")
+                panel.set_title(_words(result.names[index]), fontsize=7)
         return style.figure_of(axes[0])
 
 

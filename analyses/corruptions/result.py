@@ -138,8 +138,8 @@ class CorruptionsResult(Result):
             for group in ("noise", "blur", "weather", "digital")
             if group in values
         }
-        for word, place in (("costs most", int(drops.argmax())), ("costs least", int(drops.argmin()))):
-            row[word] = f"{self.names[place]} {100 * drops[place]:.1f}"
+        for word, index in (("costs most", int(drops.argmax())), ("costs least", int(drops.argmin()))):
+            row[word] = f"{self.names[index]} {100 * drops[index]:.1f}"
         return pd.DataFrame([row])
 
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -171,7 +171,7 @@ class CorruptionsComparison(Comparison[CorruptionsResult]):
             for pair in combinations(self.results, 2)
             if np.array_equal(pair[0].indices, pair[1].indices) and pair[0].names == pair[1].names
         ]
-        rows = [_test(*pair, place) for pair in pairs for place in range(len(pair[0].names))]
+        rows = [_test(*pair, index) for pair in pairs for index in range(len(pair[0].names))]
         table = pd.DataFrame(rows)
         if len(table):
             table["p_holm"] = holm(table["p_value"])
@@ -203,12 +203,12 @@ def _mean_ratio(means: np.ndarray) -> np.ndarray:
         return np.asarray((own / other).mean(-1))
 
 
-def _test(first: CorruptionsResult, second: CorruptionsResult, place: int) -> dict[str, Any]:
-    mine, other = first.drops[place], second.drops[place]
-    found = paired_test(mine, other)
-    row = {"model": first.label, "other": second.label, "corruption": first.names[place], "n": first.n}
-    row |= {"drop": float(mine.mean()), "other_drop": float(other.mean()), "difference": found.difference}
-    return row | {"low": found.low, "high": found.high, "test": "sign flips", "p_value": found.p_value}
+def _test(first: CorruptionsResult, second: CorruptionsResult, index: int) -> dict[str, Any]:
+    mine, other = first.drops[index], second.drops[index]
+    tested = paired_test(mine, other)
+    row = {"model": first.label, "other": second.label, "corruption": first.names[index], "n": first.n}
+    row |= {"drop": float(mine.mean()), "other_drop": float(other.mean()), "difference": tested.difference}
+    return row | {"low": tested.low, "high": tested.high, "test": "sign flips", "p_value": tested.p_value}
 
 
 def _verdict(row: "pd.Series[Any]") -> str:

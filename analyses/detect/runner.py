@@ -64,7 +64,7 @@ def run(
         rest = _subset(data, role != FIT)
         clean = _clean_and_adversarial(scorer, rest, options, seed, progress)
         kinds = {name: _scored(scorer, as_examples(some).images, options, progress) for name, some in wanted.items()}
-    adversarial = {f"ε = {255 * radius:.3g}/255": clean[1 + place] for place, radius in enumerate(options.eps)}
+    adversarial = {f"ε = {255 * radius:.3g}/255": clean[1 + index] for index, radius in enumerate(options.eps)}
     parts = {name: (values, role[role != FIT]) for name, values in adversarial.items()}
     parts |= {name: (values, halves(values.shape[1], seed=seed)) for name, values in kinds.items()}
     outcomes = [_outcome(clean[0], role[role != FIT], *part) for part in parts.values()]
@@ -166,8 +166,8 @@ def _clean_and_adversarial(
         with torch.no_grad():
             right = (logits_of(scorer.model, images, classes=scorer.classes).argmax(1).cpu() == labels).numpy()
         rows = [scorer.scores(images)]
-        for place, radius in enumerate(options.eps):
-            rows.append(_adversarial_scores(scorer, settings, images, labels, radius, right, seed, ids, place))
+        for index, radius in enumerate(options.eps):
+            rows.append(_adversarial_scores(scorer, settings, images, labels, radius, right, seed, ids, index))
         return np.stack(rows)
 
     parts = []
@@ -180,9 +180,9 @@ def _clean_and_adversarial(
 
 def _adversarial_scores(
     scorer: _Scorer, settings: Attack, images: Tensor, labels: Tensor, radius: float, right: np.ndarray, seed: int,
-    ids: Tensor, place: int,
+    ids: Tensor, index: int,
 ) -> np.ndarray:  # fmt: skip
-    moved = attack(scorer.model, images, labels, radius, settings=settings, seed=seed, ids=ids, draw=place)
+    moved = attack(scorer.model, images, labels, radius, settings=settings, seed=seed, ids=ids, draw=index)
     fooled = right & moved.is_adversarial.numpy()
     return np.where(fooled, scorer.scores(moved.images), np.nan)
 

@@ -32,7 +32,7 @@ def stages_of(model: nn.Module, image: Tensor) -> tuple[str, ...]:
     if not names:
         raise InputError("expected a network with layers that have kernels, found none; name its layers")
     places = torch.linspace(0, len(names) - 1, min(MOST, len(names))).round().long().tolist()
-    return tuple(names[place] for place in dict.fromkeys(places))
+    return tuple(names[index] for index in dict.fromkeys(places))
 
 
 @contextmanager

@@ -29,10 +29,10 @@ def draw_parallel(result: "SearchResult", ax: "Axes | None" = None) -> "Figure":
             colour = colormaps["viridis_r"](0.15 + 0.8 * ranks[trial])
             heights = [column[trial] for column in scaled]
             axes.plot(range(len(names)), heights, color=colour, lw=1.1 if whole else 0.6, ls="-" if whole else ":")
-        for place, column in enumerate(columns):
-            axes.axvline(place, color=style.GREY, lw=0.7)
-            _ends(axes, place, column)
-        axes.set_xticks(range(len(names)), [f"{each} %" if each == "accuracy" else each for each in names])
+        for index, column in enumerate(columns):
+            axes.axvline(index, color=style.GREY, lw=0.7)
+            _ends(axes, index, column)
+        axes.set_xticks(range(len(names)), [f"{label} %" if label == "accuracy" else label for label in names])
         axes.set_yticks([])
         axes.set_ylim(-0.12, 1.12)
         axes.spines["left"].set_visible(False)
@@ -76,9 +76,9 @@ def _unit(column: np.ndarray, *, log: bool) -> np.ndarray:
     return (values - values.min()) / span if span else np.full_like(values, 0.5)
 
 
-def _ends(ax: "Axes", place: int, column: np.ndarray) -> None:
+def _ends(ax: "Axes", index: int, column: np.ndarray) -> None:
     for height, value, side in ((0, column.min(), "top"), (1, column.max(), "bottom")):
         ax.annotate(
-            f"{value:.3g}", (place, height), (0, -3 if side == "top" else 3), textcoords="offset points", ha="center",
+            f"{value:.3g}", (index, height), (0, -3 if side == "top" else 3), textcoords="offset points", ha="center",
             va=side, fontsize=7,
         )  # fmt: skip

@@ -44,7 +44,7 @@ class SearchResult(Result):
 
     def table(self) -> pd.DataFrame:
         """One row per trial, the best first; pruned ones behind."""
-        columns = {name: self.values[:, place] for place, name in enumerate(self.parameters)}
+        columns = {name: self.values[:, index] for index, name in enumerate(self.parameters)}
         table = pd.DataFrame({"trial": np.arange(len(self.values)), "state": self.states, **columns})
         table["accuracy"], table["epochs"] = self.accuracies, self.epochs
         return table.sort_values(["state", "accuracy"], ascending=[True, False], kind="stable", ignore_index=True)

@@ -92,8 +92,8 @@ def _all_evidence(claim: Claim, results: Results, eps: Sequence[float]) -> Itera
 def _evidence(claim: Claim, part: str, results: Results, metric: Metric, seen: set[tuple[str, str]]) -> Evidence:
     """The pairs of a part with their values."""
     models = results[part][metric.analysis]
-    found = find_pairs(list(models), claim.of, claim.against)
-    pairs = Pairs(tuple(pair for pair in found.labels if pair not in seen), found.other_recipes)
+    contrast = find_pairs(list(models), claim.of, claim.against)
+    pairs = Pairs(tuple(pair for pair in contrast.labels if pair not in seen), contrast.other_recipes)
     both = [[values_of(metric, {metric.analysis: models[label]}) for label in pair] for pair in pairs.labels]
     values = np.array(both, dtype=float).transpose(1, 0, 2) if both else np.zeros((2, 0, 0))
     if claim.given:

@@ -173,12 +173,12 @@ class Session:
         folder = self.request.parts / folder_name(key)
         if broadcast_from_main((folder / DESCRIPTION_FILE).is_file):
             return load_result(folder)  # type: ignore[return-value]
-        found = compute()
+        computed = compute()
         if is_main_process():
             with replacing(folder) as new:
-                found.save(new)
+                computed.save(new)
         barrier()
-        return found
+        return computed
 
     def finish(self, result: "Result") -> None:
         """Write the result, each model beside its reference; print its summary and, last, where it is.

@@ -89,10 +89,10 @@ class App:
 
     def _choice(self, asked: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """The request, checked: whoever has the token still chooses only of what is offered."""
-        place, method = asked.get("image", ["0"])[0], asked.get("method", self.methods[:1])[0]
+        index, method = asked.get("image", ["0"])[0], asked.get("method", self.methods[:1])[0]
         names, class_, eps = asked.get("model", ()), asked.get("class", [PREDICTED])[0], asked.get("eps", ["0"])[0]
-        if not place.isdecimal() or int(place) >= len(self.first):
-            raise InputError(f"expected an image from 0 to {len(self.first) - 1}, got {place!r}")
+        if not index.isdecimal() or int(index) >= len(self.first):
+            raise InputError(f"expected an image from 0 to {len(self.first) - 1}, got {index!r}")
         if method not in self.methods:
             raise InputError(f"expected a method of {', '.join(self.methods)}, got {method!r}")
         if unknown := [name for name in names if name not in self.models]:
@@ -104,7 +104,7 @@ class App:
         if not 0 <= radius <= 1:
             raise InputError(f"expected ε from 0 to 1, got {eps!r}")
         return {
-            "models": list(dict.fromkeys(names)), "position": int(place), "method": method, "class_": class_,
+            "models": list(dict.fromkeys(names)), "position": int(index), "method": method, "class_": class_,
             "eps": radius,
         }  # fmt: skip
 

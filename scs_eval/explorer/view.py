@@ -110,16 +110,16 @@ def _attacked(
     model: "nn.Module", image: "Tensor", label: int, eps: float, target: int, method: str, classes: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], str]:
     """The attacked image with its map of the same class, and what the model says of it."""
-    found = attack(model, image, torch.tensor([label]), eps, settings=Attack())
-    logits = _logits(model, found.images, classes)
-    pictures, _ = _maps(model, found.images, target, method, classes)
-    change = (found.images - image)[0].permute(1, 2, 0).cpu().numpy()
+    adversarial = attack(model, image, torch.tensor([label]), eps, settings=Attack())
+    logits = _logits(model, adversarial.images, classes)
+    pictures, _ = _maps(model, adversarial.images, target, method, classes)
+    change = (adversarial.images - image)[0].permute(1, 2, 0).cpu().numpy()
     shown = {
         "attacked image": pictures["image"],
         f"the change, from −{255 * eps:.3g}/255 to {255 * eps:.3g}/255": 0.5 + 0.5 * change / eps,
         "attacked, sign": pictures[SIGN],
     }
-    outcome = "fooled" if bool(found.is_adversarial[0]) else "not fooled by PGD (another attack may)"
+    outcome = "fooled" if bool(adversarial.is_adversarial[0]) else "not fooled by PGD (another attack may)"
     return shown, f"{_answer(f'At ε = {255 * eps:.3g}/255 it says', logits, label, classes)} It is {outcome}."
 
 

@@ -45,7 +45,7 @@ class Explorer:
         named = models if isinstance(models, Mapping) else {name: load_model(name) for name in models}
         self.models, self.data, self.seconds, self.content = dict(named), data, 0.0, ""
         self._display: Any = None
-        places = [(caption, place) for place, caption in enumerate(captions(data))]
+        places = [(caption, index) for index, caption in enumerate(captions(data))]
         self.image = widgets.Dropdown(options=places, description="image")
         self.model = widgets.Dropdown(options=list(self.models), description="model")
         self.method = widgets.Dropdown(options=list(methods), description="method")

@@ -58,7 +58,11 @@ def study_page(result: StudyResult, *, folder: Path, run: Mapping[str, Any]) -> 
     plan, trainings = result.parsed, _trainings(result)
     sections = [
         Section(name="claims", title="Claims", parts=_claims(result, folder)),
-        Section(name="exhibits", title="Tables and figures", parts=[_exhibit(one, folder) for one in result.exhibits]),
+        Section(
+            name="exhibits",
+            title="Tables and figures",
+            parts=[_exhibit(exhibit, folder) for exhibit in result.exhibits],
+        ),
         *([Section(name="trainings", title="Trainings", parts=trainings, folded=True)] if trainings else []),
         Section(name="plan", title="Plan", parts=[*_left_out(result), Code(caption="The plan", text=result.plan)]),
     ]

@@ -24,8 +24,15 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
     show_table(
         ("name", "source", "measures", "direction", "passes", "needs"),
         [
-            (one.name, one.source, one.formula, one.direction, str(one.cost or "–"), ", ".join(one.needs) or "–")
-            for one in chosen
+            (
+                record.name,
+                record.source,
+                record.formula,
+                record.direction,
+                str(record.cost or "–"),
+                ", ".join(record.needs) or "–",
+            )
+            for record in chosen
         ],
     )
 

@@ -82,7 +82,10 @@ class Gallery:
     @staticmethod
     def _entry(entry: Entry) -> dict[str, Any]:
         """Without the models' names, which are the same for all."""
-        told = [{key: value for key, value in vars(one).items() if key != "model"} for one in entry.predictions]
+        told = [
+            {key: value for key, value in vars(prediction).items() if key != "model"}
+            for prediction in entry.predictions
+        ]
         return {**vars(entry), "predictions": told}
 
 
