@@ -125,7 +125,7 @@ def peer_losses(model, points, labels):
         ("fab-20", 0.006, lambda model, eps: torchattacks.FAB(model, eps=eps, steps=20, n_classes=10)),
         ("apgd-dlr-10", 0.006, lambda model, eps: torchattacks.APGD(model, eps=eps, steps=10, loss="dlr")),
         ("apgd-ce-10-l2", 0.2, lambda model, eps: torchattacks.APGD(model, "L2", eps=eps, steps=10)),
-        ("square-60", 0.02, lambda model, eps: torchattacks.Square(model, eps=eps, n_queries=60)),
+        ("square-60", 0.025, lambda model, eps: torchattacks.Square(model, eps=eps, n_queries=60)),
         ("square-60-l2", 1.6, lambda model, eps: torchattacks.Square(model, "L2", eps=eps, n_queries=60)),
     ],
 )
