@@ -48,6 +48,6 @@ def test_the_matrix_has_every_python_that_is_declared() -> None:
 def test_a_typed_program_passes_mypy(tmp_path: Path) -> None:
     """A minute: mypy reads torch's annotations. `.ci/run` checks the same file beside the installed wheel."""
     example = Path(__file__).with_name("typed_example.py")
-    words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(example)]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    words = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), str(example)]  # strict by pyproject.toml
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout
