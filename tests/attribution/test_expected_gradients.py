@@ -51,7 +51,7 @@ def test_of_several_references_they_are_captums(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_they_leave_out_is_little() -> None:
-    result = saliency(network(), IMAGES, TARGETS, classes="abc", method="expgrad", samples=0, target="label")
+    result = saliency(network(), IMAGES, TARGETS, classes=list("abc"), method="expgrad", samples=0, target="label")
     references = references_for(IMAGES, MapOptions())
     with torch.no_grad():
         change = network()(IMAGES)[range(3), TARGETS] - network()(references).mean(0)[TARGETS]

@@ -21,7 +21,7 @@ from scs_eval.models.explain.decomposition import decompose
 
 IMAGES = torch.rand(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 3])
-CLASSES = "abcd"
+CLASSES = tuple("abcd")
 
 
 def network(classes: int = 4) -> nn.Sequential:
@@ -153,4 +153,4 @@ def test_analyses_of_a_model_with_one_logit() -> None:
     targets = torch.zeros(4, dtype=torch.long)
     for analyse in (saliency, faithfulness):
         with pytest.raises(InputError, match="at least two classes, got 1"):
-            analyse(network(1), IMAGES, targets, classes="a")
+            analyse(network(1), IMAGES, targets, classes=list("a"))

@@ -119,7 +119,7 @@ def test_a_method_of_ones_own_reaches_the_analyses() -> None:
     register_method(own)
     assert caption("brightness") == "brightness"
     torch.testing.assert_close(attribute(network(), IMAGES, TARGETS[:, 0], method="brightness"), IMAGES)
-    result = saliency(network(), IMAGES, TARGETS[:, 0], classes="abcde", method="brightness", samples=0)
+    result = saliency(network(), IMAGES, TARGETS[:, 0], classes=list("abcde"), method="brightness", samples=0)
     torch.testing.assert_close(torch.from_numpy(result.maps), IMAGES.amax(1))
     with pytest.raises(InputError, match="already"):
         register_method(own)

@@ -157,7 +157,7 @@ def test_the_result_has_them_all() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 4)).eval()
     images = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    result = faithfulness(model, images, classes="abcd", method="grad", steps=4, samples=5)
+    result = faithfulness(model, images, classes=list("abcd"), method="grad", steps=4, samples=5)
     table = result.more_table()
     assert set(table["metric"]) == {"road", "saco", "monotonicity", "sparseness", "complexity"}
     assert set(table["method"]) == {"grad", "random", "edges"}

@@ -211,7 +211,7 @@ def test_batches_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert footprint(model, one) == 4 * (300 + 500)
     for free, each, count in ((1e12, 9, batching.MOST), (8 * footprint(model, one) * 37, 10, 3), (0, 1, 1)):
         monkeypatch.setattr(batching, "free_memory", lambda _, free=free: free)
-        assert fitting(model, one, each=each) == count
+        assert fitting(model, one, copies=each) == count
 
 
 def test_free_memory_is_known() -> None:

@@ -52,7 +52,7 @@ def test_games_go_on_when_memory_holds_one_image(method: str, where: str, monkey
 
     def scores(model: nn.Module) -> np.ndarray:
         options = LocalisationOptions(smooth=1, **given)  # type: ignore[arg-type]
-        return localisation(model, ImageSet(images, labels, "abcde"), mosaics, options, method=method).scores
+        return localisation(model, ImageSet(images, labels, tuple("abcde")), mosaics, options, method=method).scores
 
     model, wanted = convolutional(), scores(convolutional())
     least = 2 if method == "deeplift" else 1  # with the baseline
@@ -113,7 +113,7 @@ def test_scores_of_the_published_network(method: str, monkeypatch: pytest.Monkey
     sure = logits + 10 * nn.functional.one_hot(labels, 10)  # an untrained network is right of nothing
     mosaics = published_mosaics(sure, labels, torch.arange(30), side=2, count=1)
     options = LocalisationOptions(protocol="bcos-v2", smooth=3)
-    found = localisation(ours, ImageSet(images, labels, "abcdefghij"), mosaics, options, method=method)
+    found = localisation(ours, ImageSet(images, labels, tuple("abcdefghij")), mosaics, options, method=method)
     assert found.seen == "whole grid"
     grid = compose(images, torch.from_numpy(mosaics.indices), side=2)
     for cell, target in enumerate(mosaics.targets[0].tolist()):
@@ -325,7 +325,7 @@ def test_the_published_protocol_sees_six_channels(options: dict[str, object], ch
     mosaics = Mosaics(
         side=2, indices=np.arange(4)[None], targets=np.arange(4)[None], requested=1, pool=4, usable=None
     )  # fmt: skip
-    data = ImageSet(images, torch.arange(4), "abcdefghij")
+    data = ImageSet(images, torch.arange(4), tuple("abcdefghij"))
     found = localisation(model, data, mosaics, LocalisationOptions(smooth=1, **options), method="ixg")  # type: ignore[arg-type]
     assert found.settings["channels"] == channels
     mosaic = compose(images, torch.arange(4)[None], side=2)

@@ -151,15 +151,15 @@ def test_functions_in_the_analyses():
         return images + eps * torch.sign(0.5 - images)
 
     swept = scs_eval.pgd(
-        model, images, labels, eps=[0.1, 0.5], classes="abcde", attacks=[towards_grey, "fgsm"], scorecard=None
+        model, images, labels, eps=[0.1, 0.5], classes=list("abcde"), attacks=[towards_grey, "fgsm"], scorecard=None
     )
     assert swept.attacks == ("towards_grey", "fgsm")
     grey = model(images + (0.5 - images).clamp(-0.5, 0.5)).argmax(1) != labels
     assert not (grey.numpy() & ~swept.is_adversarial[-1]).any(), "what the function fools is found"
-    maps = scs_eval.saliency(model, images, labels, classes="abcde", method=flat, samples=0)
+    maps = scs_eval.saliency(model, images, labels, classes=list("abcde"), method=flat, samples=0)
     assert maps.method == "flat"
     torch.testing.assert_close(torch.from_numpy(maps.maps), images.mean(1))
-    tested = scs_eval.faithfulness(model, images, classes="abcde", method=[flat, "grad"], steps=4)
+    tested = scs_eval.faithfulness(model, images, classes=list("abcde"), method=[flat, "grad"], steps=4)
     assert tested.methods[:2] == ("flat", "grad")
 
 

@@ -20,7 +20,7 @@ def network(activation: nn.Module) -> nn.Sequential:
 
 
 def explained(model: nn.Module, method: str) -> SaliencyResult:
-    return saliency(model, IMAGES, LABELS, classes="abc", method=method, target="label", samples=0, label="net")
+    return saliency(model, IMAGES, LABELS, classes=list("abc"), method=method, target="label", samples=0, label="net")
 
 
 def test_integrated_gradients_leave_out_what_captum_says() -> None:
