@@ -169,7 +169,8 @@ for _entry in (
     Analysis(
         "saliency", "Saliency", "What does the model look at, and how sparse, specific and steady is that?",
         command="Show what each model looks at, and how sparse, specific and steady that is.", function="saliency",
-        run=f"{ROOMS}.saliency.task:run", size=100, cost=22, needs=("gradient",), pictures=True,
+        kinds=f"{ROOMS}.saliency.result", run=f"{ROOMS}.saliency.task:run", size=100, cost=22,
+        needs=("gradient",), pictures=True,
         metrics=(
             Headline(
                 "sparseness", "sparseness of saliency maps (Gini)", lambda result: result.gini,
@@ -209,7 +210,8 @@ for _entry in (
     Analysis(
         "pgd", "Robustness", "How large a change of the image fools the model, and is that robustness real?",
         command="Attack each model with ever larger changes, and check whether its robustness is real.", function="pgd",
-        run=f"{ROOMS}.pgd.task:run", size=200, cost=260, needs=("labels", "gradient", "eps", "twin"),
+        kinds=f"{ROOMS}.pgd.result", run=f"{ROOMS}.pgd.task:run", size=200, cost=260,
+        needs=("labels", "gradient", "eps", "twin"),
         metrics=(
             Headline(
                 "robust_area", "area under accuracy against ε", lambda result: result.areas, HIGHER,
@@ -282,7 +284,8 @@ for _entry in (
     Analysis(
         "faithfulness", "Faithfulness", "Do the maps say what the model does?",
         command="Test whether maps say what the model does, against a random and an edge map.", function="faithfulness",
-        run=f"{ROOMS}.faithfulness.task:run", size=24, cost=330, needs=("gradient", "method"),
+        kinds=f"{ROOMS}.faithfulness.result", run=f"{ROOMS}.faithfulness.task:run", size=24, cost=330,
+        needs=("gradient", "method"),
         metrics=tuple(  # of the first method; the others are controls
             Headline(name, words, lambda result, name=name: result.scores[name][0], better)
             for name, words, better in (

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.corruptions import corruptions as corruptions
     from scs_eval.analyses.detect import detect as detect
     from scs_eval.analyses.dynamics import dynamics as dynamics
+    from scs_eval.analyses.faithfulness import FaithfulnessOptions as FaithfulnessOptions
     from scs_eval.analyses.faithfulness import faithfulness as faithfulness
     from scs_eval.analyses.localisation import LocalisationOptions as LocalisationOptions
     from scs_eval.analyses.localisation import MosaicOptions as MosaicOptions
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
     from scs_eval.analyses.localisation import select_mosaics as select_mosaics
     from scs_eval.analyses.localisation.choice import choose_grids as choose_grids
     from scs_eval.analyses.neurons import neurons as neurons
+    from scs_eval.analyses.pgd import PgdOptions as PgdOptions
     from scs_eval.analyses.pgd import pgd as pgd
+    from scs_eval.analyses.saliency import SaliencyOptions as SaliencyOptions
     from scs_eval.analyses.saliency import saliency as saliency
     from scs_eval.analyses.scorecard import scorecard as scorecard
     from scs_eval.analyses.study import study as study
@@ -64,6 +67,7 @@ _HOME = {
     "Analysis": "scs_eval.analyses.catalogue",
     "Attack": "scs_eval.analyses.attacks.config",
     "AttackKind": "scs_eval.analyses.attacks.kinds",
+    "FaithfulnessOptions": "scs_eval.analyses.faithfulness",
     "ImageData": "scs_eval.data",
     "InputError": "scs_eval.errors",
     "LocalisationOptions": "scs_eval.analyses.localisation",
@@ -71,7 +75,9 @@ _HOME = {
     "Method": "scs_eval.analyses.attribution.methods",
     "Metric": "scs_eval.analyses.attribution.metric_records",
     "Comparison": "scs_eval.analyses.core.result",
+    "PgdOptions": "scs_eval.analyses.pgd",
     "Result": "scs_eval.analyses.core.result",
+    "SaliencyOptions": "scs_eval.analyses.saliency",
     "attribute": "scs_eval.analyses.attribution.attribute",
     "choose_grids": "scs_eval.analyses.localisation.choice",
     "convert": "scs_eval.models.conversion.convert",

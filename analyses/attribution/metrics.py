@@ -16,7 +16,6 @@ from scs_eval.errors import InputError
 Floats = NDArray[np.float64]
 
 TOP = 0.05
-RADIUS, SAMPLES = 0.02, 5  # of max-sensitivity; captum's radius
 
 
 def gini(maps: ArrayLike) -> Floats:
@@ -56,8 +55,8 @@ def max_sensitivity(
     images: Tensor,
     maps: Tensor,
     *,
-    radius: float = RADIUS,
-    samples: int = SAMPLES,
+    radius: float,
+    samples: int,
     seed: int = 0,
 ) -> Floats:
     """(N,) the largest ‖map(x + δ) − map(x)‖ / ‖map(x)‖ over random δ (Yeh et al. 2019): a lower bound of the maximum.

@@ -1,7 +1,7 @@
 """Methods from outside: functions of (model, images, targets) and classes of captum.attr, registered or passed on."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, overload
 
@@ -62,6 +62,15 @@ def method_name(method: MethodLike) -> str:
         raise InputError(f"there is a method {record.name!r} already; rename the function that was passed")
     PASSED[record.name] = record
     return record.name
+
+
+def as_method_names(methods: MethodLike | Sequence[MethodLike]) -> tuple[str, ...]:
+    """The names of one method or several, each once."""
+    several = (methods,) if isinstance(methods, str | Method) or callable(methods) else methods
+    names = tuple(dict.fromkeys(map(method_name, several)))
+    if not names:
+        raise InputError("expected a method, got none")
+    return names
 
 
 def as_record(function: Any, name: str = "", **traits: Any) -> Method:

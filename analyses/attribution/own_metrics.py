@@ -37,7 +37,7 @@ def register_metric(metric: Any = None, name: str = "", **traits: Any) -> Any:
     ...     return (maps > 0).flatten(1).float().mean(1)
     >>> model, data = scs_eval.load_model("rohrer25k_scs"), scs_eval.load_data("sample", n=5)
     >>> result = scs_eval.faithfulness(
-    ...     model, data.images, classes=data.classes, method="grad", steps=4, metrics=["positive_share"]
+    ...     model, data, methods="grad", metrics=["positive_share"], options=scs_eval.FaithfulnessOptions(steps=4)
     ... )
     >>> result.tables()["own_metrics"]["metric"].unique().tolist()
     ['positive_share']

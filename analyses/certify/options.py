@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
+from scs_eval.analyses.core.options import check_at_least
 from scs_eval.errors import InputError
 
 
@@ -23,8 +24,6 @@ class CertifyOptions:
             raise InputError(f"expected every sigma above 0, got {', '.join(map(str, self.sigma)) or 'none'}")
         if len(set(self.sigma)) < len(self.sigma):
             raise InputError("expected each sigma once")
-        for name in ("samples", "guesses", "draws"):
-            if getattr(self, name) < 1:
-                raise InputError(f"expected {name} of at least 1, got {getattr(self, name)}")
+        check_at_least(1, samples=self.samples, guesses=self.guesses, draws=self.draws)
         if not 0 < self.alpha < 0.5:
             raise InputError(f"expected alpha between 0 and 0.5, got {self.alpha}")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.errors import InputError, check_name, shortened
+from scs_eval.errors import InputError, check_name, did_you_mean, shortened
 from scs_eval.images import Images
 
 UNLABELLED = -1
@@ -83,3 +83,11 @@ def count_logits(model: nn.Module, images: Tensor) -> int:
     if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[1] < 2:
         raise InputError("expected a model that gives at least two logits for each image, (n, classes)")
     return logits.shape[1]
+
+
+def class_position(name: str, classes: Sequence[str]) -> int:
+    """Where a class stands; an unknown one raises and suggests the nearest."""
+    if name in classes:
+        return list(classes).index(name)
+    hint = did_you_mean(name, classes, otherwise=f"classes: {', '.join(classes[:20])}", most=1)
+    raise InputError(f"unknown class {name!r}; {hint}")

@@ -15,6 +15,7 @@ from scs_eval.analyses.attribution.own_metrics import measure
 from scs_eval.analyses.attribution.similarity import MEASURES, spearman, ssim
 from scs_eval.analyses.faithfulness.controls import CONTROLS, control_map
 from scs_eval.analyses.faithfulness.infidelity import infidelity
+from scs_eval.analyses.faithfulness.options import FaithfulnessOptions
 from scs_eval.analyses.faithfulness.pixel_curves import (
     ORDERS,
     Curves,
@@ -68,11 +69,7 @@ class Bench:
     model: nn.Module
     images: Tensor
     targets: Tensor
-    baseline: str
-    order: str
-    steps: int
-    sigma: float
-    samples: int
+    options: FaithfulnessOptions
     shown: int
     seed: int
     metrics: tuple[Metric, ...] = ()
@@ -81,14 +78,14 @@ class Bench:
     def settings(self) -> dict[str, object]:
         """What an outcome depends on besides model, images and classes."""
         return {
-            "baseline": self.baseline, "order": self.order, "steps": self.steps, "infidelity_sigma": self.sigma,
-            "infidelity_samples": self.samples, "seed": self.seed,
+            "baseline": self.options.baseline, "order": self.options.order, "steps": self.options.steps,
+            "infidelity_sigma": self.options.sigma, "infidelity_samples": self.options.samples, "seed": self.seed,
         }  # fmt: skip
 
     @cached_property
     def counts(self) -> Tensor:
         """(steps + 1,) how many pixels are replaced at each step."""
-        return counts_of(self.images.shape[2] * self.images.shape[3], self.steps)
+        return counts_of(self.images.shape[2] * self.images.shape[3], self.options.steps)
 
     @cached_property
     def depths(self) -> list[Depth]:
@@ -134,16 +131,16 @@ class Bench:
 
     def curves(self, attributions: Tensor) -> Curves:
         """Insertion and deletion in the order of the map."""
-        ranks = ranks_of(ORDERS[self.order].function(attributions), seed=self.seed)
-        baseline = baseline_of(self.images, self.baseline)
+        ranks = ranks_of(ORDERS[self.options.order].function(attributions), seed=self.seed)
+        baseline = baseline_of(self.images, self.options.baseline)
         return pixel_curves(self.model, self.images, self.targets, ranks, baseline=baseline, counts=self.counts)
 
     def removals(self, attributions: Tensor) -> dict[str, np.ndarray]:
         """What else removing pixels in the order of the map tells: ROAD, SaCo and monotonicity."""
-        values = ORDERS[self.order].function(attributions)
+        values = ORDERS[self.options.order].function(attributions)
         ranks = ranks_of(values, seed=self.seed)
         last_first = ranks.shape[1] * ranks.shape[2] - 1 - ranks
-        baseline = baseline_of(self.images, self.baseline)
+        baseline = baseline_of(self.images, self.options.baseline)
         curve = replacement_curve(self.model, baseline, self.images, self.targets, last_first, counts=self.counts)
         return {
             "road": road(self.model, self.images, self.targets, ranks, seed=self.seed).numpy(),
@@ -154,8 +151,8 @@ class Bench:
     def infidelity(self, attributions: Tensor, *, gradient: bool, scale: bool = True) -> np.ndarray:
         """(n,) with the best factor if `scale`."""
         return infidelity(
-            self.model, self.images, self.targets, attributions, gradient=gradient, scale=scale, sigma=self.sigma,
-            samples=self.samples, seed=self.seed,
+            self.model, self.images, self.targets, attributions, gradient=gradient, scale=scale,
+            sigma=self.options.sigma, samples=self.options.samples, seed=self.seed,
         ).numpy()  # fmt: skip
 
     def forgetting(

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.core.parallel import shared_map
+from scs_eval.analyses.faithfulness.options import SAMPLES, SIGMA
 
-SIGMA, SAMPLES = 0.02, 50
 IMAGES_AT_ONCE, PASSES_AT_ONCE = 50, 500
 
 Perturb = Callable[[Tensor], tuple[Tensor, Tensor]]

@@ -1,7 +1,8 @@
 """Faithfulness as a part of a comparison."""
 
 from scs_eval.analyses.core.task import Task
-from scs_eval.analyses.faithfulness import FaithfulnessResult, faithfulness
+from scs_eval.analyses.faithfulness import faithfulness
+from scs_eval.analyses.faithfulness.result import FaithfulnessResult
 
 STEPS = 3  # the method and two controls
 
@@ -9,6 +10,6 @@ STEPS = 3  # the method and two controls
 def run(task: Task) -> FaithfulnessResult:
     """One method of attribution, of the predicted class."""
     return faithfulness(
-        task.model, task.images, **task.named(), method=task.method, indices=task.indices, seed=task.seed,
+        task.model, task, methods=task.method, label=task.label, seed=task.seed,
         progress=lambda count: task.progress(count / STEPS),
     )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal
 
+from scs_eval.analyses.core.options import check_at_least, check_choices
 from scs_eval.errors import InputError
 
 SIDE, COUNT = 3, 500
@@ -54,9 +55,7 @@ class LocalisationOptions:
             check_smooth(self.smooth)
         if self.channels not in (None, 3, 6):
             raise InputError(f"expected 3 or 6 channels, got {self.channels}")
-        for name in ("stride", "square", "batch_size"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise InputError(f"expected {name} of at least 1, got {value}")
+        check_at_least(1, stride=self.stride, square=self.square, batch_size=self.batch_size)
 
 
 @dataclass(frozen=True)
@@ -86,13 +85,6 @@ class MosaicOptions:
     def each_its_own(self) -> bool:
         """Whether models have different mosaics."""
         return self.own or self.protocol == BCOS_V2
-
-
-def check_choices(options: object) -> None:
-    """Raise unless every field that has a list of values has one of them."""
-    for name, hint in get_type_hints(type(options)).items():
-        if get_origin(hint) is Literal and (value := getattr(options, name)) not in get_args(hint):
-            raise InputError(f"expected a {name} of {', '.join(get_args(hint))}, got {value!r}")
 
 
 def check_smooth(smooth: int) -> None:

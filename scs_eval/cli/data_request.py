@@ -95,7 +95,7 @@ def targets_of(data: "ImageData", target: str) -> Any:
     """The class to explain for each image, by name or the label; None for the predicted one."""
     import torch
 
-    from scs_eval.analyses.saliency import class_position
+    from scs_eval.analyses.core.validation import class_position
 
     if target == "predicted":
         return None

@@ -135,7 +135,7 @@ class Session:
         return self._once((class_name, default_n), label, read)
 
     def _selected(self, images: "ImageData", *, class_name: str | None, **options: Any) -> "ImageData":
-        from scs_eval.analyses.saliency import class_position
+        from scs_eval.analyses.core.validation import class_position
         from scs_eval.data.selection import select_images
 
         position = None if class_name is None else class_position(class_name, images.classes)

@@ -9,7 +9,7 @@ from scs_eval.analyses.attribution import gradient
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.gradient import references_for
 from scs_eval.analyses.attribution.methods import MapOptions
-from scs_eval.analyses.saliency import saliency
+from scs_eval.analyses.saliency import SaliencyOptions, saliency
 from scs_eval.errors import InputError
 
 IMAGES = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -51,7 +51,8 @@ def test_of_several_references_they_are_captums(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_they_leave_out_is_little() -> None:
-    result = saliency(network(), IMAGES, TARGETS, classes=list("abc"), method="expgrad", samples=0, target="label")
+    options = SaliencyOptions(samples=0, target="label")
+    result = saliency(network(), IMAGES, TARGETS, classes=list("abc"), method="expgrad", options=options)
     references = references_for(IMAGES, MapOptions())
     with torch.no_grad():
         change = network()(IMAGES)[range(3), TARGETS] - network()(references).mean(0)[TARGETS]

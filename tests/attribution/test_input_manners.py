@@ -12,10 +12,10 @@ from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.methods import METHODS
 from scs_eval.analyses.contributions import contributions
 from scs_eval.analyses.core.labelled_images import ImageSet
-from scs_eval.analyses.faithfulness import faithfulness
+from scs_eval.analyses.faithfulness import FaithfulnessOptions, faithfulness
 from scs_eval.analyses.localisation import MosaicOptions, localisation, select_mosaics
 from scs_eval.analyses.neurons import neurons
-from scs_eval.analyses.saliency import saliency
+from scs_eval.analyses.saliency import SaliencyOptions, saliency
 from scs_eval.errors import InputError
 from scs_eval.models.explain.decomposition import decompose
 
@@ -35,11 +35,12 @@ def maps_of(model: Any, images: Any, labels: Any) -> np.ndarray:
 
 
 def saliency_of(model: Any, images: Any, labels: Any) -> np.ndarray:
-    return saliency(model, images, labels, classes=CLASSES, target="label").maps
+    return saliency(model, images, labels, classes=CLASSES, options=SaliencyOptions(target="label")).maps
 
 
 def faithfulness_of(model: Any, images: Any, labels: Any) -> np.ndarray:
-    return faithfulness(model, images, labels, classes=CLASSES, method="grad", steps=4, samples=5).maps
+    options = FaithfulnessOptions(steps=4, samples=5)
+    return faithfulness(model, images, labels, classes=CLASSES, methods="grad", options=options).maps
 
 
 def contributions_of(model: Any, images: Any, labels: Any) -> np.ndarray:

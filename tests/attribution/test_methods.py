@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from scs_eval.analyses.attribution.attribute import attribute, pixel_maps
 from scs_eval.analyses.attribution.methods import METHODS, MapOptions, Method, caption, find_method
 from scs_eval.analyses.attribution.own_methods import register_method
-from scs_eval.analyses.saliency import saliency
+from scs_eval.analyses.saliency import SaliencyOptions, saliency
 from scs_eval.cli.main import cli
 from scs_eval.errors import InputError, NotApplicableError
 from scs_eval.models.zoo.registry import create_model
@@ -119,7 +119,8 @@ def test_a_method_of_ones_own_reaches_the_analyses() -> None:
     register_method(own)
     assert caption("brightness") == "brightness"
     torch.testing.assert_close(attribute(network(), IMAGES, TARGETS[:, 0], method="brightness"), IMAGES)
-    result = saliency(network(), IMAGES, TARGETS[:, 0], classes=list("abcde"), method="brightness", samples=0)
+    few = SaliencyOptions(samples=0)
+    result = saliency(network(), IMAGES, TARGETS[:, 0], classes=list("abcde"), method="brightness", options=few)
     torch.testing.assert_close(torch.from_numpy(result.maps), IMAGES.amax(1))
     with pytest.raises(InputError, match="already"):
         register_method(own)

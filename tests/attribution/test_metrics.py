@@ -84,6 +84,6 @@ def test_max_sensitivity_is_captums() -> None:
 def test_max_sensitivity_of_a_blank_map_is_unknown() -> None:
     images = torch.rand(2, 3, 4, 4)
     maps = torch.stack([torch.zeros(4, 4), torch.ones(4, 4)])
-    found = max_sensitivity(lambda moved: maps, images, maps)
+    found = max_sensitivity(lambda moved: maps, images, maps, radius=0.02, samples=5)
     assert np.isnan(found[0])
     assert found[1] == 0

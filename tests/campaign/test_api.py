@@ -30,13 +30,16 @@ def _named(function: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
     )
 
 
+FEW = scs_eval.FaithfulnessOptions(steps=2, samples=2)
 ANALYSES: dict[str, Callable[..., Any]] = {
     "accuracy": _named(scs_eval.accuracy),
     "calibration": _named(scs_eval.calibration),
     "saliency": _named(scs_eval.saliency),
     "contributions": _named(scs_eval.contributions),
     "neurons": _named(scs_eval.neurons, layer="head", channels=[0]),
-    "faithfulness": _named(scs_eval.faithfulness, method="grad", steps=2, samples=2),
+    "faithfulness": _named(
+        scs_eval.faithfulness, methods="grad", options=scs_eval.FaithfulnessOptions(steps=2, samples=2)
+    ),
     "localisation": _named(_localisation),
     "pgd": _named(scs_eval.pgd, eps=[0.01], scorecard=None),
     "compare": _named(

@@ -60,16 +60,18 @@ def compared(model: Any, data: Any, labels: Any = None, **names: Any) -> Result:
 
 ANALYSES = {
     "accuracy": lambda model, *data, **names: scs_eval.accuracy(model, *data, batch_size=7, **names),
-    "saliency": lambda model, *data, **names: scs_eval.saliency(model, *data, samples=2, **names),
+    "saliency": lambda model, *data, **names: scs_eval.saliency(
+        model, *data, options=scs_eval.SaliencyOptions(samples=2), **names
+    ),
     "contributions": lambda model, *data, **names: scs_eval.contributions(model, *data, batch_size=6, **names),
     "neurons": lambda model, *data, **names: scs_eval.neurons(
         model, *data, layer="0", channels=[1], directions=1, top=3, batch_size=6, **names
     ),
     "faithfulness": lambda model, *data, **names: scs_eval.faithfulness(
-        model, *data, method="grad", steps=3, samples=3, **names
+        model, *data, methods="grad", options=scs_eval.FaithfulnessOptions(steps=3, samples=3), **names
     ),
     "pgd": lambda model, *data, **names: scs_eval.pgd(
-        model, *data, eps=EPS, attacks=[Attack(steps=2)], scorecard=None, shown=4, **names
+        model, *data, eps=EPS, attacks=[Attack(steps=2)], scorecard=None, options=scs_eval.PgdOptions(shown=4), **names
     ),
     "scorecard": lambda model, *data, **names: scs_eval.scorecard(model, *data, eps=0.02, attacks=[Attack(steps=2)]),
     "compare": compared,
@@ -88,8 +90,8 @@ def same(one: Any, other: Any) -> None:
 def test_files_give_the_bits_of_a_tensor(model, data, name):
     pixels, analyse = data.images[:], ANALYSES[name]
     names = {"classes": data.classes, "indices": data.indices}
-    if name == "accuracy":
-        del names["indices"]
+    if name in ("accuracy", "saliency", "faithfulness", "pgd"):
+        del names["indices"]  # which they take from data alone
     labels = () if name == "faithfulness" else (data.labels,)  # its third argument is what to explain, as below
     if name in ("contributions", "neurons"):
         labels, names = (), {**names, "labels": data.labels}
@@ -129,7 +131,7 @@ def test_without_labels_what_is_predicted_is_explained(model, folder, tmp_path):
     for path in sorted(folder.rglob("*.png"))[:4]:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     flat = load_data(tmp_path, num_classes=5)
-    result = scs_eval.saliency(model, flat, samples=0)
+    result = scs_eval.saliency(model, flat, options=scs_eval.SaliencyOptions(samples=0))
     assert result.tables()["images"]["labels"].tolist() == [""] * 4
     assert "✓" not in "".join(
         text.get_text() for text in result.figure().findobj(match=lambda a: hasattr(a, "get_text"))
@@ -178,7 +180,8 @@ def test_pgd_keeps_the_adversarial_images_that_it_shows_and_no_others(model, dat
     assert len(whole.pictures) == 4 == len(whole.adversarial)
     path = tmp_path / "sweep.npz"
 
-    options = {"eps": EPS, "attacks": [Attack(steps=2)], "scorecard": None, "shown": 4, "batch_size": 8}
+    few = scs_eval.PgdOptions(shown=4, batch_size=8)
+    options = {"eps": EPS, "attacks": [Attack(steps=2)], "scorecard": None, "options": few}
     many = data.subset(torch.arange(COUNT).repeat(2))  # three blocks of 32
     many = scs_eval.ImageData(many.images, many.labels, many.classes, torch.arange(2 * COUNT), "again")
     uninterrupted = scs_eval.pgd(model, many, **options)

@@ -4,7 +4,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,9 @@ from scs_eval.analyses.attribution.metric_records import family
 from scs_eval.analyses.attribution.score_table import score_table
 from scs_eval.analyses.core.result import load_result, side_by_side
 from scs_eval.analyses.core.statistics import holm, mean_interval, paired_test
-from scs_eval.analyses.faithfulness import FaithfulnessComparison, FaithfulnessResult, faithfulness
-from scs_eval.analyses.faithfulness.pixel_curves import area
+from scs_eval.analyses.faithfulness import FaithfulnessOptions, faithfulness
+from scs_eval.analyses.faithfulness.pixel_curves import BASELINES, ORDERS, area
+from scs_eval.analyses.faithfulness.result import FaithfulnessComparison, FaithfulnessResult
 from scs_eval.cli.commands import faithfulness as cli
 from scs_eval.cli.main import main
 from scs_eval.errors import InputError, NotApplicableError
@@ -38,8 +39,13 @@ def network() -> nn.Module:
 
 
 def result(**options: Any) -> FaithfulnessResult:
-    given = {"classes": CLASSES, "steps": 8, "samples": 5, "label": "m", "method": ("grad", "wx"), **options}
-    return faithfulness(network(), IMAGES, **given)
+    return measured(IMAGES, **{"steps": 8, "samples": 5, "label": "m", "methods": ("grad", "wx"), **options})
+
+
+def measured(images: Tensor, **given: Any) -> FaithfulnessResult:
+    """The network on images; fields of the options among the keywords."""
+    options = {name: given.pop(name) for name in tuple(given) if name in FaithfulnessOptions.__dataclass_fields__}
+    return faithfulness(network(), images, **{"classes": CLASSES, "options": FaithfulnessOptions(**options), **given})
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +156,9 @@ def test_maps_without_similarity_are_left_out_of_the_mean(found: FaithfulnessRes
 
 def test_a_right_map_of_a_linear_model_is_perfect() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 3)).double()
-    perfect = faithfulness(model, IMAGES, classes=CLASSES, method="wx", steps=64, samples=10)
+    perfect = faithfulness(
+        model, IMAGES, classes=CLASSES, methods="wx", options=FaithfulnessOptions(steps=64, samples=10)
+    )
     scores = {metric: dict(zip(perfect.methods, values, strict=True)) for metric, values in perfect.scores.items()}
     assert (scores["infidelity"]["wx"] < 1e-12).all()
     assert (scores["infidelity"]["random"] > 0.3).all()
@@ -183,7 +191,8 @@ def test_model_is_left_as_it_was(failing: bool) -> None:
     state = {key: value.clone() for key, value in model.state_dict().items()}
     grads = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
     modes, noise = [module.training for module in model.modules()], torch.get_rng_state()
-    options: dict[str, Any] = {"classes": CLASSES, "samples": 3, "method": ("grad", "gradcam"), "steps": 8}
+    few = FaithfulnessOptions(samples=3, steps=8)
+    options: dict[str, Any] = {"classes": CLASSES, "methods": ("grad", "gradcam"), "options": few}
     if failing:
         with pytest.raises(ZeroDivisionError):
             faithfulness(model, IMAGES, progress=lambda count: 1 / (count - 1), **options)
@@ -201,11 +210,12 @@ def test_model_is_left_as_it_was(failing: bool) -> None:
 
 def test_unsuitable_methods_are_recorded_or_raise() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
-    some = faithfulness(model, IMAGES, classes=CLASSES, method=("grad", "gradcam"), steps=4, samples=2)
+    few = FaithfulnessOptions(steps=4, samples=2)
+    some = faithfulness(model, IMAGES, classes=CLASSES, methods=("grad", "gradcam"), options=few)
     assert some.methods == ("grad", "random", "edges")
     assert "needs a convolution" in some.left_out["gradcam"]
     with pytest.raises(NotApplicableError, match="needs a convolution"):
-        faithfulness(model, IMAGES, classes=CLASSES, method="gradcam", steps=4, samples=2)
+        faithfulness(model, IMAGES, classes=CLASSES, methods="gradcam", options=few)
 
 
 def nan_image() -> Tensor:
@@ -223,23 +233,28 @@ def nan_image() -> Tensor:
         ({"targets": torch.tensor([0, 1, 2, 3])}, "labels from 0 to 2, got 0 to 3"),
         ({"targets": torch.tensor([0, 1])}, "expected 4 labels"),
         ({"classes": ("red", "green")}, "expected 2 logits"),
-        ({"method": "gard"}, "did you mean grad"),
-        ({"method": ()}, "expected a method"),
-        ({"steps": 0}, "from 1 to 64 steps"),
+        ({"methods": "gard"}, "did you mean grad"),
+        ({"methods": ()}, "expected a method"),
+        ({"steps": 0}, "steps of at least 1"),
         ({"steps": 65}, "from 1 to 64 steps"),
-        ({"baseline": "white"}, "a baseline among black, mean, blur"),
-        ({"order": "absolute"}, "an order among signed, magnitude"),
+        ({"baseline": "white"}, "baseline as one of black, mean, blur"),
+        ({"order": "absolute"}, "order as one of signed, magnitude"),
         ({"sigma": 0.0}, "sigma above 0"),
         ({"sigma": float("nan")}, "sigma above 0"),
-        ({"samples": 0}, "at least 1 sample"),
+        ({"samples": 0}, "samples of at least 1"),
     ],
 )
 def test_bad_requests(options: dict[str, Any], message: str) -> None:
-    given = {"images": IMAGES, "classes": CLASSES, "method": "grad", "steps": 4, "samples": 2, **options}
-    images = given.pop("images")
+    given = {"images": IMAGES, "methods": "grad", "steps": 4, "samples": 2, **options}
     with pytest.raises(InputError, match=message) as error:
-        faithfulness(network(), images, **given)
+        measured(**given)
     assert "\n" not in str(error.value)
+
+
+def test_the_options_name_every_baseline_and_order() -> None:
+    hints = get_type_hints(FaithfulnessOptions)
+    assert get_args(hints["baseline"]) == tuple(BASELINES)
+    assert get_args(hints["order"]) == tuple(ORDERS)
 
 
 def test_saved_and_loaded(found: FaithfulnessResult, tmp_path: Path) -> None:

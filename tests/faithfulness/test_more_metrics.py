@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.metrics import entropy, gini
-from scs_eval.analyses.faithfulness import faithfulness
+from scs_eval.analyses.faithfulness import FaithfulnessOptions, faithfulness
 from scs_eval.analyses.faithfulness.pixel_curves import counts_of, ranks_of, replacement_curve, rising_share
 from scs_eval.analyses.faithfulness.road import SHARES, imputed, road
 from scs_eval.analyses.faithfulness.saco import coefficient, saco
@@ -49,6 +49,7 @@ def arguments(model: nn.Module, targets: Tensor) -> dict[str, object]:
     }  # fmt: skip
 
 
+FEW = FaithfulnessOptions(steps=4, samples=5)
 OPTIONS = {"abs": False, "normalise": False, "disable_warnings": True}
 
 
@@ -157,7 +158,7 @@ def test_the_result_has_them_all() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 4)).eval()
     images = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    result = faithfulness(model, images, classes=list("abcd"), method="grad", steps=4, samples=5)
+    result = faithfulness(model, images, classes=list("abcd"), methods="grad", options=FEW)
     table = result.more_table()
     assert set(table["metric"]) == {"road", "saco", "monotonicity", "sparseness", "complexity"}
     assert set(table["method"]) == {"grad", "random", "edges"}

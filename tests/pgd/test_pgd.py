@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from scs_eval.analyses.attacks.config import Attack, parse_attack
 from scs_eval.analyses.core.result import load_result
 from scs_eval.analyses.core.statistics import paired_test
-from scs_eval.analyses.pgd import pgd
+from scs_eval.analyses.pgd import PgdOptions, pgd
 from scs_eval.analyses.pgd.examples import choose_pictures
 from scs_eval.analyses.pgd.quantisation import min_eps_rounded
 from scs_eval.analyses.pgd.result import PgdComparison, PgdResult
@@ -26,6 +26,7 @@ from scs_eval.cli.commands import pgd as cli
 from scs_eval.cli.main import main
 from scs_eval.errors import InputError
 from scs_eval.models.loading.load import load_model
+from scs_eval.progress import Advance
 
 CLASSES = ("cat", "dog", "ship")
 N = 40
@@ -119,7 +120,7 @@ def test_the_same_seed_gives_the_same_tables_whatever_the_batch(
     scorecard: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PRESETS, "fast", Preset(images=20, queries=20, points=10, afresh=2))
-    one, again, small = (shape(run(scorecard=scorecard, batch_size=size)) for size in (512, 512, 7))
+    one, again, small = (shape(run(scorecard=scorecard, options=PgdOptions(batch_size=size))) for size in (512, 512, 7))
     assert one == again
     assert one == small
     assert len(one) == (3 if scorecard is None else 5)
@@ -168,7 +169,7 @@ def test_ten_curves_have_ten_names_that_do_not_touch() -> None:
 
 
 def test_attacked_images_are_shown_with_their_perturbation_and_explanations() -> None:
-    found = run(shown=2)
+    found = run(options=PgdOptions(shown=2))
     figure = found.figures()["attacked"]
     texts = " ".join(text.get_text() for ax in figure.axes for text in (ax.title, ax.xaxis.label, *ax.texts))
     for word in ("image", "attacked", "perturbation", "gradient\nbefore", "gradient\nafter", "W(x)⊙x\nbefore", "/255"):
@@ -284,9 +285,13 @@ def test_the_bar_counts_the_sweep_and_the_scorecard(
     told: list[tuple[int, object]] = []
     lengths: list[int] = []
 
+    class Told(Advance):
+        def __call__(self, count: int, item: object = None) -> None:
+            told.append((count, item))
+
     class Bar:
-        def __enter__(self) -> Any:
-            return lambda count, item=None: told.append((count, item))
+        def __enter__(self) -> Advance:
+            return Told()
 
         def __exit__(self, *_: object) -> None:
             pass
@@ -299,7 +304,9 @@ def test_the_bar_counts_the_sweep_and_the_scorecard(
     done = command(*arguments, models=("a=nets.py:net",))
     assert done.exception is None, done.output
     assert lengths == [sum(count for count, _ in told)]
-    assert sum(item == "scorecard" for _, item in told) == (0 if arguments else STEPS)
+    begun = [item for _, item in told].index("scorecard") if not arguments else len(told)
+    assert sum(count for count, _ in told[:begun]) == 64  # images
+    assert sum(count > 0 for count, _ in told[begun:]) == (0 if arguments else STEPS)
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -368,7 +375,7 @@ def test_an_interrupted_command_says_so_and_goes_on(monkeypatch: pytest.MonkeyPa
         (("--model", "nets.py:NotANumber"), "expected finite logits"),
         (("--model", "rohrer100k_sc"), "did you mean rohrer100k_scs"),
         (("--data", "nowhere"), "nowhere"),
-        (("--checkpoint-every", "0"), "--checkpoint-every"),
+        (("--checkpoint-every", "0"), "checkpoint_every of at least 1, got 0"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_2(

@@ -16,7 +16,7 @@ from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.cli.main import cli
 
 IMAGES = torch.rand(6, 3, 16, 16, generator=torch.Generator().manual_seed(5))
-OPTIONS = {"classes": list("abcde"), "method": "grad", "steps": 4}
+OPTIONS = {"classes": list("abcde"), "methods": "grad", "options": scs_eval.FaithfulnessOptions(steps=4)}
 
 
 def first_pixel(model, images, targets, maps):

@@ -156,10 +156,12 @@ def test_functions_in_the_analyses():
     assert swept.attacks == ("towards_grey", "fgsm")
     grey = model(images + (0.5 - images).clamp(-0.5, 0.5)).argmax(1) != labels
     assert not (grey.numpy() & ~swept.is_adversarial[-1]).any(), "what the function fools is found"
-    maps = scs_eval.saliency(model, images, labels, classes=list("abcde"), method=flat, samples=0)
+    few = scs_eval.SaliencyOptions(samples=0)
+    maps = scs_eval.saliency(model, images, labels, classes=list("abcde"), method=flat, options=few)
     assert maps.method == "flat"
     torch.testing.assert_close(torch.from_numpy(maps.maps), images.mean(1))
-    tested = scs_eval.faithfulness(model, images, classes=list("abcde"), method=[flat, "grad"], steps=4)
+    short = scs_eval.FaithfulnessOptions(steps=4)
+    tested = scs_eval.faithfulness(model, images, classes=list("abcde"), methods=[flat, "grad"], options=short)
     assert tested.methods[:2] == ("flat", "grad")
 
 

@@ -7,7 +7,8 @@ from captum.attr import IntegratedGradients
 from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.methods import METHODS
-from scs_eval.analyses.saliency import SaliencyResult, saliency
+from scs_eval.analyses.saliency import SaliencyOptions, saliency
+from scs_eval.analyses.saliency.result import SaliencyResult
 from scs_eval.models.explain.decomposition import decompose
 
 IMAGES = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -20,7 +21,8 @@ def network(activation: nn.Module) -> nn.Sequential:
 
 
 def explained(model: nn.Module, method: str) -> SaliencyResult:
-    return saliency(model, IMAGES, LABELS, classes=list("abc"), method=method, target="label", samples=0, label="net")
+    options = SaliencyOptions(target="label", samples=0)
+    return saliency(model, IMAGES, LABELS, classes=list("abc"), method=method, options=options, label="net")
 
 
 def test_integrated_gradients_leave_out_what_captum_says() -> None:

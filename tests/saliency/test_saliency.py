@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from captum.attr import Saliency
 from click.testing import CliRunner
 from few_images import use_few_images
 from torch import Tensor, nn
@@ -19,9 +21,11 @@ from scs_eval.analyses.core.result import load_result
 from scs_eval.analyses.core.statistics import paired_test
 from scs_eval.analyses.plotting.image_grid import split_name
 from scs_eval.analyses.plotting.map_columns import scaled
-from scs_eval.analyses.saliency import SaliencyComparison, SaliencyResult, saliency
+from scs_eval.analyses.saliency import SaliencyOptions, saliency
 from scs_eval.analyses.saliency.figure import draw
+from scs_eval.analyses.saliency.options import RADIUS
 from scs_eval.analyses.saliency.reductions import REDUCTIONS
+from scs_eval.analyses.saliency.result import SaliencyComparison, SaliencyResult
 from scs_eval.cli import params
 from scs_eval.cli.commands import saliency as cli
 from scs_eval.data import ImageData, load_data
@@ -47,9 +51,10 @@ IMAGES = (
 LABELS = torch.tensor([0, 0, 1, 2, 0])
 
 
-def result(**options: object) -> SaliencyResult:
-    given = {"classes": CLASSES, "shown": 2, "label": "m", **options}
-    return saliency(Bright(), IMAGES, LABELS, **given)  # type: ignore[arg-type]
+def result(**options: Any) -> SaliencyResult:
+    fields = {name: options.pop(name) for name in tuple(options) if name in SaliencyOptions.__dataclass_fields__}
+    given = {"classes": CLASSES, "label": "m", **options}
+    return saliency(Bright(), IMAGES, LABELS, options=SaliencyOptions(**{"rows": 2, **fields}), **given)
 
 
 def test_outcomes_of_each_image() -> None:
@@ -86,7 +91,7 @@ def test_reductions_by_hand() -> None:
         ({"target": "bleu"}, "did you mean blue"),
         ({"target": 3}, "from 0 to 2"),
         ({"method": "occlusoin"}, "did you mean occlusion"),
-        ({"reduce": "median"}, "expected a reduction among max"),
+        ({"reduce": "median"}, "reduce as one of max"),
         ({"radius": 0}, "radius"),
         ({"classes": ("red", "green")}, "labels from 0 to 1"),
     ],
@@ -94,6 +99,29 @@ def test_reductions_by_hand() -> None:
 def test_bad_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         result(**options)
+
+
+def test_several_methods_are_compared() -> None:
+    def reddest(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
+        return images[:, 0]
+
+    options = SaliencyOptions(samples=0)
+    both = saliency(Bright(), IMAGES, LABELS, classes=CLASSES, methods=[reddest, Saliency], options=options, label="m")
+    assert [one.method for one in both.results] == ["reddest", "captum:Saliency"]
+    assert [one.label for one in both.results] == ["m reddest", "m captum:Saliency"]
+    np.testing.assert_array_equal(both.results[0].maps, IMAGES[:, 0].numpy())
+    np.testing.assert_array_equal(both.results[1].maps, result(samples=0).maps)  # ours is the same gradient
+    only = saliency(Bright(), IMAGES, methods=["grad"], options=options)
+    assert isinstance(only, SaliencyComparison)
+    assert len(only.results) == 1
+    with pytest.raises(InputError, match="got both"):
+        saliency(Bright(), IMAGES, method="grad", methods=["wx"])  # type: ignore[call-overload]
+    with pytest.raises(InputError, match="expected a method, got none"):
+        saliency(Bright(), IMAGES, methods=[])
+
+
+def test_the_options_name_every_reduction() -> None:
+    assert get_args(get_type_hints(SaliencyOptions)["reduce"]) == tuple(REDUCTIONS)
 
 
 def test_table_has_means_with_intervals() -> None:
@@ -254,7 +282,7 @@ def test_command_writes_and_names_the_result(few_images: ImageData) -> None:
     folder = Path("results/saliency/rohrer100k_scs")
     assert {"figure.png", "figure.pdf", "table.csv", "images.csv", "run.json"} <= {p.name for p in folder.iterdir()}
     assert pd.read_csv(folder / "images.csv")["index"].tolist() == [index, int(few_images.indices[0])]
-    assert json.loads((folder / "run.json").read_text())["settings"]["radius"] == map_metrics.RADIUS
+    assert json.loads((folder / "run.json").read_text())["settings"]["radius"] == RADIUS
 
 
 @pytest.mark.usefixtures("few_images")

@@ -91,7 +91,7 @@ def split_off(data: "ImageData", held_out: tuple[str, ...]) -> tuple["ImageData"
         return data, {}
     import torch
 
-    from scs_eval.analyses.saliency import class_position
+    from scs_eval.analyses.core.validation import class_position
 
     away = torch.isin(data.labels, torch.tensor([class_position(name, data.classes) for name in held_out]))
     return data.subset(~away), {f"held out: {', '.join(held_out)}": data.subset(away).images}

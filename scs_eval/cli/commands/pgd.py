@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
+from scs_eval.analyses.pgd.options import Card, PgdOptions
 from scs_eval.cli.output import folder_name, say
 from scs_eval.cli.params import COUNT, EPS, Radii, options_from
 from scs_eval.cli.request import Request, Session, request_options
@@ -19,13 +20,12 @@ from scs_eval.progress import Advance, progress
 
 if TYPE_CHECKING:
     from scs_eval.analyses.attacks.config import Attack
-    from scs_eval.analyses.pgd import PgdResult
+    from scs_eval.analyses.pgd.result import PgdResult
 
 DEFAULT_N = 500
 DEFAULT_EPS = "0.001:0.03"
 MODELS = ("rohrer100k_scs", "rohrer100k_ssdp", "rohrer100k_conv")
 ALL_HEED = ("norm", "restarts")  # what the other options say leaves an attack as it is whose record does not read it
-CARD_COST = {"fast": 3.5, "full": 30.0}  # of a scorecard, in sweeps of its images: measured; estimated by its queries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,23 +42,21 @@ class AttackOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepOptions:
-    """How the sweep over ε is made, and what is checked of it."""
+class SweepChoice:
+    """Over which ε, and what is checked of the curve."""
 
     eps: Annotated[
         Radii,
         "lo:hi (30 values), lo:hi:n, or 2/255,4/255.",
         {"type": EPS, "default": DEFAULT_EPS},
     ]
-    independent: Annotated[bool, "Attack every ε afresh instead of searching each image's smallest."] = False
     scorecard: Annotated[bool, "Write the scorecard beside the curve."] = True
-    preset: Annotated[
-        Literal["fast", "full"], "Scorecard: 100 images and short searches, or all images and long ones."
-    ] = "fast"
-    checkpoint_every: Annotated[
-        int, "Keep what is done after so many batches; the same command goes on from there.", {"type": COUNT}
-    ] = 1
-    batch_size: Annotated[int, "Images at once.", {"type": COUNT}] = 256
+    preset: Annotated[Card, "Scorecard: 100 images and short searches, or all images and long ones."] = "fast"
+
+    @property
+    def card(self) -> Card | None:
+        """As `pgd` takes it."""
+        return self.preset if self.scorecard else None
 
 
 @click.command()
@@ -70,8 +68,15 @@ class SweepOptions:
     help="pgd, fgsm, apgd-ce … (see `scs-eval attacks`), autoattack, torchattacks:NAME, foolbox:NAME; repeatable.",
 )  # fmt: skip
 @options_from(AttackOptions, into="attack_options", only_given=True)
-@options_from(SweepOptions, into="sweep")
-def command(request: Request, attacks: tuple[str, ...], attack_options: dict[str, Any], sweep: SweepOptions) -> None:
+@options_from(SweepChoice, into="choice")
+@options_from(PgdOptions, into="options")
+def command(
+    request: Request,
+    attacks: tuple[str, ...],
+    attack_options: dict[str, Any],
+    choice: SweepChoice,
+    options: PgdOptions,
+) -> None:
     """Attack each model with ever larger changes of the image, and check whether its robustness is real.
 
     The sweep finds for every image the smallest ε that fools the model. The figure has accuracy against ε for all
@@ -90,13 +95,13 @@ def command(request: Request, attacks: tuple[str, ...], attack_options: dict[str
     parts = request.out.with_name(f".{request.out.name}.partial")
     with request.open() as session, resumable(parts):
         from scs_eval.analyses.core.result import side_by_side
-        from scs_eval.analyses.scorecard import STEPS
+        from scs_eval.analyses.pgd.runner import count_steps
 
         results = []
         for name in session.models:
             images = len(session.images(name, default_n=DEFAULT_N))
-            with progress(name, images + STEPS * check_cost(images, sweep)) as advance:
-                work = partial(run, session, name, chosen, sweep, parts, advance)
+            with progress(name, count_steps(images, choice.card)) as advance:
+                work = partial(run, session, name, chosen, choice, options, parts, advance)
                 results.append(session.result(work, name))
         for result in results:
             complain(result)
@@ -106,34 +111,27 @@ def command(request: Request, attacks: tuple[str, ...], attack_options: dict[str
 
 
 def run(
-    session: Session, name: str, attacks: "tuple[Attack, ...]", sweep: SweepOptions, parts: Path, advance: Advance
+    session: Session,
+    name: str,
+    attacks: "tuple[Attack, ...]",
+    choice: SweepChoice,
+    options: PgdOptions,
+    parts: Path,
+    advance: Advance,
 ) -> "PgdResult":
     """The sweep of one model."""
     from scs_eval.analyses.pgd import pgd
     from scs_eval.models.loading.sources import trained_twin
 
     request, named, data = session.request, session.models[name], session.images(name, default_n=DEFAULT_N)
-    twin_name, twin = trained_twin(named.architecture, device=session.device) if sweep.scorecard else ("", None)
-    settings = (sweep.eps.values, attacks, sweep.independent, request.seed, request.data)
+    twin = trained_twin(named.architecture, device=session.device) if choice.scorecard else None
+    settings = (choice.eps.values, attacks, options.independent, request.seed, request.data)
     result = pgd(
-        named.model, data.images, data.labels, classes=data.classes, eps=sweep.eps.values, attacks=attacks,
-        independent=sweep.independent, scorecard=sweep.preset if sweep.scorecard else None, label=name,
-        indices=data.indices, seed=request.seed, twin=twin, twin_name=twin_name,
-        batch_size=sweep.batch_size, progress=advance, checkpoint_every=sweep.checkpoint_every,
+        named.model, data, eps=choice.eps.values, attacks=attacks, scorecard=choice.card,
+        options=replace(options, twin=twin), label=name, seed=request.seed, progress=advance,
         checkpoint=part_of(parts, name, *settings),
-        scorecard_progress=lambda count: advance(count * check_cost(len(data), sweep), "scorecard"),
     )  # fmt: skip
-    return result.with_settings({**session.settings(data), "eps": sweep.eps.text, "preset": sweep.preset})
-
-
-def check_cost(images: int, sweep: SweepOptions) -> int:
-    """What the bar counts for one of the scorecard's parts, in images of the sweep; 0 without a scorecard."""
-    from scs_eval.analyses.scorecard import STEPS, find_preset
-
-    if not sweep.scorecard:
-        return 0
-    few = min(images, find_preset(sweep.preset).images or images)
-    return max(1, round(few * CARD_COST[sweep.preset] / STEPS))
+    return result.with_settings({**session.settings(data), "eps": choice.eps.text, "preset": choice.preset})
 
 
 def choose_attacks(asked: Sequence[str], **given: Any) -> "tuple[Attack, ...]":

@@ -1,14 +1,15 @@
 """`scs-eval saliency`: what each model looks at, as a figure and in numbers."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from scs_eval.analyses.saliency.options import SaliencyOptions
 from scs_eval.cli.output import report_left_out, say
-from scs_eval.cli.params import CHEAP_N, COSTLY_N, COUNT, choose_methods, images_for, options_from
+from scs_eval.cli.params import CHEAP_N, COSTLY_N, choose_methods, images_for, options_from
 from scs_eval.cli.request import Request, Session, request_options
 from scs_eval.errors import InputError, NotApplicableError
 from scs_eval.progress import progress
@@ -16,22 +17,19 @@ from scs_eval.progress import progress
 if TYPE_CHECKING:
     from torch import nn
 
-    from scs_eval.analyses.saliency import SaliencyResult
+    from scs_eval.analyses.saliency.result import SaliencyResult
     from scs_eval.data import ImageData
 
 ENOUGH = 50  # images of a class, from which its accuracy is worth printing
 
 
 @dataclass(frozen=True, kw_only=True)
-class SaliencyOptions:
-    """What is shown, of which images."""
+class SaliencyChoice:
+    """Which methods, images and models."""
 
     methods: Annotated[tuple[str, ...], "Repeatable, or all.", {"flag": "--method"}] = ("grad",)
     class_name: Annotated[str | None, "Only images of this class.", {"flag": "--class", "metavar": "NAME"}] = None
-    target: Annotated[str, "Class to explain: predicted, label or a name."] = "predicted"
-    reduce: Annotated[str, "Channels: max, mean, norm, sum or positive."] = "max"
     min_accuracy: Annotated[float | None, "Leave out models that are right less often."] = None
-    rows: Annotated[int, "Images in the figure.", {"type": COUNT}] = 6
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""
@@ -43,8 +41,9 @@ class SaliencyOptions:
 @request_options(
     "saliency", n_help=f"Images for the numbers.  [default: {CHEAP_N}; {COSTLY_N} for methods of many passes]"
 )
+@options_from(SaliencyChoice, into="choice")
 @options_from(SaliencyOptions, into="options")
-def command(request: Request, options: SaliencyOptions) -> None:
+def command(request: Request, choice: SaliencyChoice, options: SaliencyOptions) -> None:
     """Show what each model looks at: saliency maps, and how sparse, class-specific and steady they are.
 
     The figure has a row for each image and a column for each model and method. The table has means over n images with
@@ -60,19 +59,19 @@ def command(request: Request, options: SaliencyOptions) -> None:
       scs-eval saliency --model 'rohrer100k*' --class airplane --min-accuracy 0.6
       scs-eval saliency --model rohrer100k_scs --method grad --method wx --indices 27,36
     """
-    methods = choose_methods(options.methods)
-    request = accurate(request, options.min_accuracy)
+    choice = replace(choice, methods=choose_methods(choice.methods))
+    request = accurate(request, choice.min_accuracy)
     with request.open() as session:
         from scs_eval.analyses.core.result import side_by_side
 
-        results = run_all(session, options, methods)
+        results = run_all(session, choice, options)
         session.finish(side_by_side(results, label=request.out.name))
 
 
-def run_all(session: Session, options: SaliencyOptions, methods: tuple[str, ...]) -> "list[SaliencyResult]":
+def run_all(session: Session, choice: SaliencyChoice, options: SaliencyOptions) -> "list[SaliencyResult]":
     """The results of every model and method; what does not apply is left out with a line on stderr."""
-    default_n = max(options.rows, *map(images_for, methods))
-    jobs = [(name, method) for name in session.models for method in methods]
+    default_n = max(options.rows, *map(images_for, choice.methods))
+    jobs = [(name, method) for name in session.models for method in choice.methods]
 
     @cache
     def own_accuracy(name: str, class_name: str) -> dict[str, float]:
@@ -82,17 +81,18 @@ def run_all(session: Session, options: SaliencyOptions, methods: tuple[str, ...]
     def run(name: str, method: str) -> "SaliencyResult":
         from scs_eval.analyses.saliency import saliency
 
-        data = session.images(name, class_name=options.class_name, default_n=default_n)
+        data = session.images(name, class_name=choice.class_name, default_n=default_n)
         indices = session.request.data.indices
         if session.request.data.n is None and indices is None:
             data = data.subset(slice(max(options.rows, images_for(method))))  # the first of what other methods get
         shown = len(indices or ()) or options.rows
-        chosen = options.class_name or indices
-        class_name = only_class(data.subset(slice(shown))) if chosen else None
+        class_name = only_class(data.subset(slice(shown))) if choice.class_name or indices else None
         named = session.models[name]
-        result = saliency(
-            named.model, data.images, data.labels, classes=data.classes, method=method, reduce=options.reduce,
-            target=options.target, label=name, indices=data.indices, shown=shown, seed=session.request.seed,
+        result = replace(
+            saliency(
+                named.model, data, method=method, options=replace(options, rows=shown), label=name,
+                seed=session.request.seed,
+            ),
             network=named.architecture, accuracy=named.origin.shipped().get("accuracy"),
             class_accuracy=own_accuracy(name, class_name) if class_name else {},
         )  # fmt: skip
