@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from scs_eval.analyses.accuracy import Known
+from scs_eval.analyses.compare.metrics import metrics_of, values_of
 from scs_eval.analyses.compare.steps import Advance, Setup, Step, make_setup, make_steps, run_step
 from scs_eval.analyses.core.cache import ResultCache
 from scs_eval.analyses.core.result import COMPARISONS, Result
@@ -68,10 +70,29 @@ def pending(pieces: Sequence[Piece], store: ResultCache) -> list[Piece]:
     return [piece for piece in pieces if store.get(piece.step.key) is None]
 
 
-def run_pieces(pieces: Sequence[Piece], advance: Advance) -> None:
-    """Run some pieces; their results go into the store, a reason for each that does not apply into its setup."""
+AfterPiece = Callable[[Piece, Result], None]
+
+
+def run_pieces(pieces: Sequence[Piece], advance: Advance, after_piece: AfterPiece | None = None) -> None:
+    """Run some pieces; their results go into the store, a reason for each that does not apply into its setup.
+
+    after_piece: told of every piece that has a result.
+    """
     for piece in pieces:
-        run_step(piece.step, piece.setup, {piece.step.model: {}}, advance)
+        results: dict[str, dict[str, Result]] = {piece.step.model: {}}
+        run_step(piece.step, piece.setup, results, advance)
+        result = results[piece.step.model].get(piece.step.analysis)
+        if after_piece is not None and result is not None:
+            after_piece(piece, result)
+
+
+def headline_means(piece: Piece, result: Result) -> dict[str, float]:
+    """The numbers of a piece for a tracker: "part/metric/model" → mean over its images."""
+    examples = {
+        f"{piece.part}/{metric.name}/{piece.step.model}": values_of(metric, {piece.step.analysis: result})
+        for metric in metrics_of([piece.step.analysis], piece.setup.eps)
+    }
+    return {name: float(np.nanmean(values)) for name, values in examples.items() if np.isfinite(values).any()}
 
 
 def merge(
@@ -103,16 +124,18 @@ def study(
     seed: int = 0,
     begin: Callable[[float, int], None] | None = None,
     advance: Advance | None = None,
+    after_piece: AfterPiece | None = None,
 ) -> StudyResult:
     """Run what is not finished of a plan, and put everything together.
 
     plan: as it is to be run, `quickened` or `in_full` if that is wanted; text: its TOML, which the result keeps.
     inputs: part → its networks and images. store: where pieces are kept and found. begin: told the cost of what is to
     be done and how many pieces are finished; advance: how much of that cost is done more, and what is worked on.
+    after_piece: told of every piece that was run, and its result; `headline_means` has its numbers.
     """
     pieces = make_pieces(plan, inputs, eps=eps, seed=seed, store=store)
     left = pending(pieces, store)
     if begin is not None:
         begin(sum(piece.step.cost for piece in left), len(pieces) - len(left))
-    run_pieces(left, advance or (lambda cost, what: None))
+    run_pieces(left, advance or (lambda cost, what: None), after_piece)
     return merge(plan, text, pieces, ResultCache(store.folder), eps=eps, seed=seed)

@@ -17,12 +17,21 @@ STATISTICS = {
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
 }
 
+OTHERWISE = "give a file of them with --weights, or --weights none to take it untrained"
+
 
 class Statistics(NamedTuple):
     """What an external model's training subtracted from each channel and divided it by."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    @property
+    def text(self) -> str:
+        """As `parse_statistics` reads it."""
+        same = len(set(self.mean)) == len(set(self.std)) == 1
+        numbers = (self.mean[0], self.std[0]) if same else (*self.mean, *self.std)
+        return ",".join(f"{number:.4g}" for number in numbers)
 
 
 def parse_statistics(text: str) -> Statistics:
@@ -45,28 +54,34 @@ def normalised(model: nn.Module, statistics: Statistics) -> nn.Module:
     return nn.Sequential(Normalize(statistics.mean, statistics.std), model)
 
 
-def torchvision_network(
-    name: str, *, trained: bool, num_classes: int | None = None
-) -> tuple[nn.Module, Statistics | None]:
-    """A classifier of torchvision, with its default weights and their normalisation or without either."""
+class PackageNetwork(NamedTuple):
+    """A network of a package, what the package says its images are normalised by, and their side."""
+
+    model: nn.Module
+    statistics: Statistics
+    input_size: int
+
+
+def torchvision_network(name: str, *, trained: bool, num_classes: int | None = None) -> PackageNetwork:
+    """A classifier of torchvision, with its default weights or untrained."""
     from torchvision import models
 
     if name not in (names := models.list_models(module=models)):
         hint = did_you_mean(name, names, otherwise="see torchvision.models.list_models()", most=2)
         raise InputError(f"torchvision has no classifier {name!r}; {hint}")
-    if not trained:
-        head = {} if num_classes is None else {"num_classes": num_classes}
-        return models.get_model(name, weights=None, **head), None
     weights = models.get_model_weights(name).DEFAULT
     transforms = weights.transforms()
+    head = {} if trained or num_classes is None else {"num_classes": num_classes}
     try:
-        return models.get_model(name, weights=weights), Statistics(tuple(transforms.mean), tuple(transforms.std))
+        model = models.get_model(name, weights=weights if trained else None, **head)
     except (OSError, RuntimeError) as error:  # urllib's errors are OSErrors
-        raise InputError(f"torchvision could not fetch the weights of {name} ({error}); give a file of them") from error
+        raise InputError(f"torchvision could not fetch the weights of {name} ({error}); {OTHERWISE}") from error
+    size = getattr(model, "image_size", None) or transforms.crop_size[0]  # a ViT takes no other
+    return PackageNetwork(model, Statistics(tuple(transforms.mean), tuple(transforms.std)), int(size))
 
 
-def timm_network(name: str, *, trained: bool, num_classes: int | None = None) -> tuple[nn.Module, Statistics | None]:
-    """A classifier of timm, with its default weights and their normalisation or without either."""
+def timm_network(name: str, *, trained: bool, num_classes: int | None = None) -> PackageNetwork:
+    """A classifier of timm, with its default weights or untrained."""
     try:
         import timm
     except ImportError as error:
@@ -75,15 +90,46 @@ def timm_network(name: str, *, trained: bool, num_classes: int | None = None) ->
         hint = did_you_mean(name, timm.list_models(), otherwise="see timm.list_models()", most=2)
         raise InputError(f"timm has no classifier {name!r}; {hint}")
     head: dict[str, Any] = {} if num_classes is None else {"num_classes": num_classes}
+    if trained and (file := _cached_by_timm(name)):  # no question to the network where the answer is here
+        head["pretrained_cfg_overlay"] = {"file": file}
     try:
         model: nn.Module = timm.create_model(name, pretrained=trained, **head)
     except (OSError, RuntimeError) as error:
-        raise InputError(f"timm could not fetch the weights of {name} ({error}); give a file of them") from error
-    settings = getattr(model, "pretrained_cfg", {})
-    return model, Statistics(tuple(settings["mean"]), tuple(settings["std"])) if trained else None
+        raise InputError(f"timm could not fetch the weights of {name} ({error}); {OTHERWISE}") from error
+    settings = timm_settings(model)
+    assert settings is not None
+    return PackageNetwork(model, *settings)
+
+
+def _cached_by_timm(name: str) -> str | None:
+    """The file of a network's weights in the Hub's cache, if it was fetched before."""
+    import timm
+    from huggingface_hub import try_to_load_from_cache
+
+    repository = getattr(timm.models.get_pretrained_cfg(name), "hf_hub_id", None)
+    names = ("model.safetensors", "pytorch_model.bin") if repository else ()
+    cached = (try_to_load_from_cache(str(repository), file) for file in names)
+    return next((file for file in cached if isinstance(file, str)), None)
+
+
+def timm_settings(model: nn.Module) -> tuple[Statistics, int] | None:
+    """What a network that timm made says of its images: their normalisation and their side."""
+    settings = getattr(model, "pretrained_cfg", None)
+    if not isinstance(settings, dict) or not {"mean", "std", "input_size"} <= settings.keys():
+        return None
+    return Statistics(tuple(settings["mean"]), tuple(settings["std"])), int(settings["input_size"][-1])
 
 
 PACKAGES = {"torchvision": torchvision_network, "timm": timm_network}
+
+
+def package_input_size(source: str) -> int:
+    """The side of the images that the untrained network of `torchvision:NAME` or `timm:NAME` takes."""
+    import torch
+
+    package, _, name = source.partition(":")
+    with torch.device("meta"):  # built without memory for its numbers
+        return PACKAGES[package](name, trained=False).input_size
 
 
 def package_of(source: str) -> str | None:

@@ -28,12 +28,16 @@ UNTRAINED_NOTE = "untrained, with random weights: what it shows is its architect
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model in evaluation mode, the architecture it has, and in words what was done to load it."""
+    """A model in evaluation mode, the architecture it has, and in words what was done to load it.
+
+    num_classes: of a zoo network. input_size: the side of the images that a package's network says it takes.
+    """
 
     model: "nn.Module"
     architecture: str
     notes: tuple[str, ...] = ()
-    num_classes: int | None = None  # of a zoo network
+    num_classes: int | None = None
+    input_size: int | None = None
 
 
 @cache
@@ -89,11 +93,11 @@ def open_source(
             raise InputError(
                 f"expected weights for a name or a factory; {Path(source).name} is a file of weights itself"
             )
-        loaded = _from_file(Path(source), arch)
+        loaded = _from_file(Path(source), arch, normalize)
     elif package_of(text):
         loaded = _from_package(text, weights, normalize, num_classes)
     elif is_factory(text):
-        loaded = _from_factory(text, weights)
+        loaded = _from_factory(text, weights, normalize)
     else:
         loaded = _from_zoo(text, weights, num_classes)
     return replace(loaded, model=_with_statistics(loaded.model, normalize).to(device).eval())
@@ -161,25 +165,44 @@ def trained_seeds(name: str) -> list[int]:
 def _from_package(
     source: str, weights: str | Path | None, normalize: "str | Statistics | None", num_classes: int | None
 ) -> Loaded:
+    """A network of torchvision or timm; unless it is untrained, the package's normalisation is put inside.
+
+    The user's word counts more, and so does our own file, whose network was trained on images as they are.
+    """
     from scs_eval.models.loading.external import PACKAGES, normalised
 
     package, _, name = source.partition(":")
-    model, statistics = PACKAGES[package](
-        name, trained=weights is None, num_classes=num_classes if weights == UNTRAINED else None
-    )
-    architecture = source
+    network = PACKAGES[package](name, trained=weights is None, num_classes=None if weights is None else num_classes)
+    loaded = Loaded(network.model, source)
     if weights is not None:
-        return _filled(model, architecture, weights)
-    if statistics is None or normalize is not None:  # the user's word counts more
-        return Loaded(model, architecture)
-    return Loaded(normalised(model, statistics), architecture, (f"put {package}'s normalisation inside",))
+        loaded = _filled(network.model, source, weights)
+    loaded = replace(loaded, input_size=network.input_size)
+    if weights == UNTRAINED or normalize is not None or _is_ours(weights):
+        return loaded
+    note = f"put {package}'s normalisation ({network.statistics.text}) inside"
+    return replace(loaded, model=normalised(network.model, network.statistics), notes=(*loaded.notes, note))
 
 
-def _from_factory(source: str, weights: str | Path | None) -> Loaded:
-    from scs_eval.models.loading.external import factory_network
+def _is_ours(weights: str | Path | None) -> bool:
+    """Whether `train` or `convert` wrote the file."""
+    from scs_eval.models.loading.state_dict import metadata_of
 
+    return weights is not None and not metadata_of(Path(weights)).keys().isdisjoint(("name", "converted"))
+
+
+def _from_factory(source: str, weights: str | Path | None, normalize: "str | Statistics | None") -> Loaded:
+    """What the user's function makes. Of timm's networks the input size is known, and what should be inside."""
+    from scs_eval.models.loading.external import factory_network, timm_settings
+
+    if weights == UNTRAINED:
+        raise InputError(f"expected a file of weights for {source}, or none given: a factory's network has its own")
     model = factory_network(source)
-    return Loaded(model, source) if weights is None else _filled(model, source, weights)
+    loaded = Loaded(model, source) if weights is None else _filled(model, source, weights)
+    if (settings := timm_settings(model)) is None:
+        return loaded
+    statistics, size = settings
+    note = (f"timm says of this network: --normalize {statistics.text}",) if normalize is None else ()
+    return replace(loaded, notes=(*loaded.notes, *note), input_size=size)
 
 
 def _filled(model: "nn.Module", architecture: str, weights: str | Path) -> Loaded:
@@ -194,7 +217,7 @@ def _filled(model: "nn.Module", architecture: str, weights: str | Path) -> Loade
     return Loaded(model, architecture, file.undone)
 
 
-def _from_file(path: Path, arch: str | None) -> Loaded:
+def _from_file(path: Path, arch: str | None, normalize: "str | Statistics | None" = None) -> Loaded:
     """A file's weights in the network that it names, that the user names, or that they fit alone."""
     from scs_eval.models.loading.external import is_factory, package_of
     from scs_eval.models.loading.fill import fill, refuse_size
@@ -212,10 +235,13 @@ def _from_file(path: Path, arch: str | None) -> Loaded:
     if arch is None and package_of(file.metadata.get("name", "")):
         arch = file.metadata["name"]
         refuse_size(count_numbers(arch, classes), file.state, file=path.name, name=arch)
-    if arch is not None and (package_of(arch) or is_factory(arch)):
-        loaded = open_source(arch, weights=UNTRAINED if package_of(arch) else None, num_classes=classes)
+        loaded = open_source(arch, weights=UNTRAINED, num_classes=classes)
         fill(loaded.model, file.state, file=path.name, name=arch)
-        return Loaded(loaded.model, arch, file.undone)
+        return replace(loaded, notes=file.undone)
+    if arch is not None and package_of(arch):
+        return _from_package(arch, path, normalize, classes)
+    if arch is not None and is_factory(arch):
+        return _from_factory(arch, path, normalize)
     return _zoo_network(path.name, file, arch)
 
 

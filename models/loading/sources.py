@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from scs_eval.models.loading.load import Loaded
 
 UNTRAINED = "none"  # --weights none: every network untrained
-TORCHVISION_SIZE = 224
 
 
 @dataclass(frozen=True)
@@ -79,18 +78,17 @@ class NamedModel:
     @property
     def input_size(self) -> int | None:
         """The side of the images it was made for, if that is known."""
-        return input_size_of(self.architecture)
+        return self.loaded.input_size or input_size_of(self.architecture)
 
 
 def input_size_of(architecture: str) -> int | None:
     """The side of the images an architecture was made for; None where that is not known."""
+    from scs_eval.models.loading.external import package_input_size, package_of
     from scs_eval.models.zoo.registry import input_size
 
     name = architecture.partition(" as ")[0]  # what a converted network was
-    if name.startswith("torchvision:"):
-        return TORCHVISION_SIZE
     try:
-        return input_size(name)
+        return package_input_size(name) if package_of(name) else input_size(name)
     except InputError:
         return None
 
@@ -238,7 +236,11 @@ def _needing_weights(sources: Sequence[str], weights: str) -> set[str]:
     """Whatever is no file itself; a file of weights is for one of them, and if there are several for the untrained."""
     networks = {source for source in sources if not loading.is_file(source)}
     if weights == UNTRAINED:
-        return networks
+        from scs_eval.models.loading.external import is_factory
+
+        if not (ours := {source for source in networks if not is_factory(source)}) and networks:
+            raise InputError("--weights none is for names: the network that a factory makes has the weights it made")
+        return ours
     if len(networks) > 1:
         networks = {source for source in networks if source not in loading.weights_index()}
     if len(networks) != 1:

@@ -246,6 +246,11 @@ def source_options(function: Function) -> Function:
     return function
 
 
+def log_option(what: str) -> Callable[[Function], Function]:
+    """Add --log; the command gets `log`."""
+    return click.option("--log", type=click.Choice(["tensorboard"]), help=f"Also write events: {what}.")
+
+
 def training_options(function: Function) -> Function:
     """Add `--recipe` and an option for every field of Job and Recipe; the command gets what was typed of either."""
     from scs_eval.training.job import Job

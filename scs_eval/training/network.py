@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from scs_eval.errors import InputError
 from scs_eval.models.loading.load import UNTRAINED, is_file, open_source
 from scs_eval.models.zoo.names import split_seed
-from scs_eval.models.zoo.registry import canonical_name, create_model, input_size
+from scs_eval.models.zoo.registry import canonical_name, create_model
 
 if TYPE_CHECKING:
     from torch import nn
 
-PACKAGES, PACKAGE_SIZE = ("torchvision:", "timm:"), 224
+PACKAGES = ("torchvision:", "timm:")
 
 
 def is_external(model: str) -> bool:
@@ -62,9 +62,6 @@ def description(model: str) -> dict[str, str]:
 
 def image_size(model: str) -> int | None:
     """The side of the images that a network is made for; None takes them as they are."""
-    if not is_external(model):
-        return input_size(model)
-    if model.startswith(PACKAGES):
-        return PACKAGE_SIZE
-    name = description(model).get("name", "")
-    return input_size(name) if name and not name.startswith(PACKAGES) else None
+    from scs_eval.models.loading.sources import input_size_of
+
+    return input_size_of(description(model).get("name", "") if is_file(model) else model)

@@ -1,4 +1,7 @@
-"""Training's records for trackers: TensorBoard by name, any other by a function that is told of every epoch."""
+"""Numbers for trackers: TensorBoard by name, any other by a function of (step, numbers).
+
+Training tells it of every epoch, a study of every finished piece.
+"""
 
 import csv
 import os
@@ -11,7 +14,14 @@ from scs_eval.training.loop import AfterEpoch
 from scs_eval.training.metrics import Evaluation
 
 RECORDS = "records.csv"
+TENSORBOARD = "tensorboard"
+LOGS = (TENSORBOARD,)  # what --log takes
 Track = Callable[[int, Mapping[str, float]], None]  # told the epoch and its numbers by the names of records.csv
+
+
+def after_epoch_for(log: str | None, out: Path) -> AfterEpoch | None:
+    """The callback for `train` that --log asks for; events go to `tensorboard` in the run's directory."""
+    return None if log is None else tracked(tensorboard(out / TENSORBOARD), out)
 
 
 def tracked(track: Track, out: Path) -> AfterEpoch:
@@ -34,8 +44,8 @@ def last_record(out: Path) -> dict[str, float]:
     return {key: float(value) for key, value in row.items() if key != "epoch"}
 
 
-def tensorboard(out: Path) -> Track:
-    """Write every epoch's numbers as scalars to `tensorboard` in a run's directory."""
+def tensorboard(folder: Path) -> Track:
+    """Write all numbers as scalars to a folder of events."""
     try:
         from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError as error:
@@ -43,7 +53,7 @@ def tensorboard(out: Path) -> Track:
 
     @cache
     def opened() -> SummaryWriter:  # not before the run has its directory
-        return SummaryWriter(str(out / "tensorboard"))
+        return SummaryWriter(str(folder))
 
     def track(epoch: int, numbers: Mapping[str, float]) -> None:
         writer = opened()

@@ -3,9 +3,11 @@
 import json
 
 import click
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from PIL import Image
 from safetensors.torch import save_file
 
 from scs_eval import InputError, contributions, create_model, load_data, load_model
@@ -63,6 +65,69 @@ def test_a_network_that_is_not_dynamic_linear(tmp_path):
     assert found["dynamic-linear"].startswith("no")
     assert found["normalisation"].startswith("Normalize(mean=[0.5, 0.5, 0.5]")
     assert found["accuracy"].startswith("not measured")
+
+
+NORMALISED = """
+from torch import nn
+import torch, scs_eval
+from scs_eval.models.layers import Normalize
+
+MEAN, STD = torch.tensor([0.4914, 0.4822, 0.4465]), torch.tensor([0.2470, 0.2435, 0.2616])
+
+class Undo(nn.Module):
+    def forward(self, x):
+        return x * STD.view(3, 1, 1) + MEAN.view(3, 1, 1)
+
+def bare():
+    "Takes normalised images."
+    return nn.Sequential(Undo(), nn.Identity(), scs_eval.load_model("rohrer25k_conv"))
+
+def whole():
+    "Has its normalisation inside."
+    return nn.Sequential(nn.Identity(), Normalize(MEAN.tolist(), STD.tolist()), bare())
+
+def twice():
+    return nn.Sequential(nn.Identity(), Normalize(MEAN.tolist(), STD.tolist()), whole())
+"""
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "verdict"),
+    [
+        ("bare", [], "missing: with --normalize cifar10 it is right on"),
+        ("bare", ["--normalize", "cifar10"], "no usual statistics do better"),
+        ("bare", ["--normalize", "0.5,0.05"], "another: with --normalize cifar10 instead it is right on"),
+        ("whole", [], "no usual statistics do better"),
+        ("whole", ["--normalize", "cifar10"], "doubled: without the one in front of the network it is right on"),
+        ("twice", [], "doubled inside: where one by cifar10 is undone, it is right on"),
+    ],
+)
+def test_a_missing_or_doubled_normalisation(network, options, verdict, tmp_path):
+    """ImageNet's statistics are so near CIFAR-10's that 300 images may not tell them apart."""
+    (tmp_path / "own.py").write_text(NORMALISED)
+    found = doctor(f"{tmp_path}/own.py:{network}", *options, "-n", 300)["normalisation"]
+    assert verdict in found.replace("imagenet", "cifar10")
+
+
+def test_labelled_images_of_ones_own(tmp_path):
+    """Three outputs, three folders: accuracy and normalisation are of those images."""
+    for label, name in enumerate(("a", "b", "c")):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        for number in range(4):
+            picture = np.full((8, 8, 3), 80 * label + 10 * number, dtype=np.uint8)
+            Image.fromarray(picture).save(tmp_path / "images" / name / f"{number}.png")
+    (tmp_path / "own.py").write_text(
+        "from torch import nn\nimport torch\n"
+        "class Net(nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return -(x.mean((1, 2, 3))[:, None] - torch.tensor([15, 95, 175]) / 255).abs()\n"
+    )
+    found = doctor(f"{tmp_path}/own.py:Net", "--data", tmp_path / "images")
+    assert found["accuracy"].startswith("100.0%")
+    assert "do better on 12 images, of which it is right on 12" in found["normalisation"]
+    without = doctor(f"{tmp_path}/own.py:Net")
+    assert "--data takes a folder" in without["accuracy"]
+    assert "not tried" in without["normalisation"]
 
 
 def test_labels_and_sources(tmp_path):

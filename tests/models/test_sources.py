@@ -2,9 +2,11 @@
 
 from functools import partial
 
+import huggingface_hub
 import published_networks as peer
 import pytest
 import reference
+import timm
 import torch
 import torchvision
 from bcos.models import resnet as published
@@ -16,6 +18,7 @@ from scs_eval import InputError, create_model, load_model
 from scs_eval.models.loading.external import parse_statistics
 from scs_eval.models.loading.identify import recognise
 from scs_eval.models.loading.load import open_source
+from scs_eval.models.loading.sources import input_size_of, parse_sources
 
 X = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 WRAPPINGS = {
@@ -136,14 +139,56 @@ def test_torchvision_by_name(tmp_path):
     mean, std = (value.view(1, 3, 1, 1) for value in statistics)
     ours = load_model("torchvision:squeezenet1_1", weights=tmp_path / "weights.pth", normalize="imagenet")
     torch.testing.assert_close(ours(image), theirs((image - mean) / std))
-    by_file = load_model(tmp_path / "weights.pth", arch="torchvision:squeezenet1_1")
-    torch.testing.assert_close(by_file(image), theirs(image))
+    found = open_source(tmp_path / "weights.pth", arch="torchvision:squeezenet1_1")
+    torch.testing.assert_close(found.model(image), theirs((image - mean) / std))
+    assert found.notes == ("put torchvision's normalisation (0.485,0.456,0.406,0.229,0.224,0.225) inside",)
+    as_it_is = load_model(tmp_path / "weights.pth", arch="torchvision:squeezenet1_1", normalize="0,1")
+    torch.testing.assert_close(as_it_is(image), theirs(image))
+    save_file(theirs.state_dict(), tmp_path / "ours.safetensors", {"name": "torchvision:squeezenet1_1"})
+    torch.testing.assert_close(load_model(tmp_path / "ours.safetensors")(image), theirs(image))  # trained without
     with pytest.raises(InputError, match=r"no classifier 'resnet19'; did you mean resnet18"):
         load_model("torchvision:resnet19", weights="none")
 
 
+@pytest.mark.parametrize(
+    ("source", "size"),
+    [
+        ("timm:test_vit", 160), ("timm:vit_tiny_patch16_384", 384), ("torchvision:inception_v3", 299),
+        ("torchvision:vit_h_14", 224), ("torchvision:resnet18 as resnet18_224_scs", 224), ("timm:nothing", None),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:The default weight initialization of inception_v3")
+def test_the_input_size_that_a_package_says(source, size):
+    """vit_h_14's default weights take 518 pixels, but untrained it is built for 224."""
+    assert input_size_of(source) == size
+
+
+@pytest.mark.parametrize("how", ["fetched before", "a file"])
+def test_timms_weights_and_what_it_says_of_their_images(how, tmp_path, monkeypatch):
+    """Offline: from the cache that an earlier download left, or from a file."""
+    theirs = timm.create_model("test_efficientnet").eval()
+    settings = theirs.pretrained_cfg
+    folder = tmp_path / f"models--{settings['hf_hub_id'].replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("a" * 40)
+    file = folder / "snapshots" / ("a" * 40) / "model.safetensors"
+    file.parent.mkdir(parents=True)
+    save_file(theirs.state_dict(), file)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    loaded = open_source("timm:test_efficientnet", weights=None if how == "fetched before" else file)
+    image = torch.rand(1, 3, 160, 160)
+    mean, std = (torch.tensor(settings[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
+    torch.testing.assert_close(loaded.model(image), theirs((image - mean) / std))
+    assert loaded.input_size == 160
+    assert "put timm's normalisation (" in loaded.notes[0]
+
+
 FACTORY = """
 from torch import nn
+import timm
+
+def theirs():
+    return timm.create_model("test_vit")
 
 def net():
     return nn.Sequential(nn.Flatten(), nn.Linear(3072, 10))
@@ -173,6 +218,19 @@ def test_a_factory_is_called_when_the_user_names_it(tmp_path):
     for source, why in (("no.such.module:net", "cannot import"), (f"{tmp_path}/no.py:net", "no such file")):
         with pytest.raises(InputError, match=why):
             load_model(source)
+
+
+def test_a_factorys_network_of_timm_says_what_it_takes(tmp_path):
+    (tmp_path / "own.py").write_text(FACTORY)
+    (source,) = parse_sources([f"net={tmp_path}/own.py:theirs"])
+    named = source.open()
+    assert named.input_size == 160
+    assert named.loaded.notes == ("timm says of this network: --normalize 0.5,0.5",)
+    assert not open_source(f"{tmp_path}/own.py:theirs", normalize="0.5,0.5").notes
+    with pytest.raises(InputError, match="a factory's network has its own"):
+        load_model(f"{tmp_path}/own.py:net", weights="none")
+    with pytest.raises(InputError, match="--weights none is for names"):
+        parse_sources([f"net={tmp_path}/own.py:theirs"], weights="none")
 
 
 def test_a_file_cannot_name_a_factory(tmp_path):

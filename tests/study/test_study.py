@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from scs_eval import cluster, load_result
 from scs_eval.analyses.compare import steps
@@ -76,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mine.toml").write_text(PLAN)
     arguments = ["study", str(folder / "mine.toml"), "--out", str(folder / "out")]
     for piece in ("1/2", "2/2"):
-        done = CliRunner().invoke(cli, [*arguments, "--piece", piece], catch_exceptions=False)
+        done = CliRunner().invoke(cli, [*arguments, "--piece", piece, "--log", "tensorboard"], catch_exceptions=False)
         assert done.exit_code == 0, done.output
         assert not (folder / "out").exists(), "a share of the work writes no result"
     with pytest.MonkeyPatch.context() as patch:
@@ -100,6 +101,21 @@ def test_the_page_has_claims_exhibits_and_what_is_missing(folder: Path) -> None:
         assert text in page
     assert "http" not in page.replace("http-equiv", "")
     assert {"figure.png", "figure-9.png", "table-3.csv", "numbers.csv"} <= {path.name for path in folder.iterdir()}
+
+
+def test_every_piece_is_an_event(folder: Path) -> None:
+    """Of both shares together: three networks, accuracy of all and three numbers of saliency."""
+    events = EventAccumulator(f"{folder}.tensorboard").Reload()
+    result = load_result(folder)
+    by_model = result.by_part["rohrer25k"]
+    wanted = {f"rohrer25k/accuracy/{label}": one.correct.mean() for label, one in labelled(by_model["accuracy"])}
+    wanted |= {f"rohrer25k/sparseness/{label}": one.gini.mean() for label, one in labelled(by_model["saliency"])}
+    assert {tag: events.Scalars(tag)[0].value for tag in wanted} == pytest.approx(wanted)  # events are float32
+    assert len({events.Scalars(tag)[0].step for tag in wanted}) == 6, "each piece at its place among all"
+
+
+def labelled(results: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(result.label, result) for result in results.values()]
 
 
 def test_the_result_is_saved_and_loaded(folder: Path) -> None:

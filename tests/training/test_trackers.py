@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scs_eval.training.trackers import last_record, tensorboard, tracked
+from scs_eval.training.trackers import after_epoch_for, last_record, tracked
 
 HEAD = "epoch,lr,train_loss,test_accuracy\n"
 
@@ -12,7 +12,8 @@ HEAD = "epoch,lr,train_loss,test_accuracy\n"
 def test_every_number_of_every_epoch_is_an_event(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    after_epoch = tracked(tensorboard(tmp_path), tmp_path)
+    assert after_epoch_for(None, tmp_path) is None
+    after_epoch = after_epoch_for("tensorboard", tmp_path)
     rows = ["1,0.1,2.5,0.25\n", "2,0.05,1.5,0.5\n"]
     for epoch in (1, 2):
         (tmp_path / "records.csv").write_text(HEAD + "".join(rows[:epoch]))

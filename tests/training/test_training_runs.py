@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from image_folders import training_folder
 from safetensors import safe_open
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
 import scs_eval.data.cifar10 as cifar10
@@ -668,7 +669,12 @@ def test_the_zoo_skips_what_is_finished_continues_and_outlives_a_failure(tmp_pat
 
 def test_each_seed_is_a_run_of_its_own(tmp_path):
     command = ["zoo", "train", "tiny_scs", "--out", str(tmp_path), "--epochs", "1", "--batch-size", "8"]
-    assert run([*command, "--seeds", "0:2"]).output.startswith("2 models match, 0 of them are finished.")
+    logged = run([*command, "--seeds", "0:2", "--log", "tensorboard"])
+    assert logged.output.startswith("2 models match, 0 of them are finished.")
+    for name in ("tiny_scs", "tiny_scs@1"):
+        events = EventAccumulator(str(tmp_path / name / "tensorboard")).Reload()
+        (event,) = events.Scalars("train_loss")
+        assert event.value == pytest.approx(float(rows(tmp_path / name / "records.csv")[0]["train_loss"]))
     assert run([*command, "--seeds", "0,3"]).output.startswith("2 models match, 1 of them are finished.")
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.safetensors")}
     assert files == {f"{name}/{name}.safetensors" for name in ("tiny_scs", "tiny_scs@1", "tiny_scs@3")}

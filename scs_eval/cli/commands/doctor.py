@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scs_eval.cli.params import one_model, source_options
+from scs_eval.cli.data_request import DataRequest
+from scs_eval.cli.params import one_model, options_from, source_options
 from scs_eval.errors import InputError, printable
 from scs_eval.models.loading.load import DOCTOR_HINT
 from scs_eval.models.loading.sources import ModelSource
@@ -15,9 +16,12 @@ from scs_eval.models.loading.sources import ModelSource
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from scs_eval.data import ImageData
     from scs_eval.models.loading.load import Loaded
+    from scs_eval.models.loading.sources import NamedModel
 
 SHOWN = 4  # names in a line
+IMAGES, LARGE_IMAGES, SMALL = 1000, 40, 64  # images that are looked at; of more pixels than SMALL
 EXAMPLES, LARGE_EXAMPLES = 16, 4  # images whose logits are taken apart; of ImageNet's size
 Facts = dict[str, str]
 
@@ -25,27 +29,42 @@ Facts = dict[str, str]
 @click.command()
 @one_model()
 @source_options
+@options_from(
+    DataRequest, into="data", helps={"n": f"Take this many images.  [default: {IMAGES}, or {LARGE_IMAGES} large ones]"}
+)
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
 def command(
-    context: click.Context, model: str, arch: str | None, weights: str | None, normalize: str | None, as_json: bool
+    context: click.Context,
+    model: str,
+    arch: str | None,
+    weights: str | None,
+    normalize: str | None,
+    data: DataRequest,
+    as_json: bool,
 ) -> None:
-    """Tell what MODEL is: a file of weights, a zoo name, torchvision:NAME or module:factory.
+    """Tell what MODEL is: a file of weights, a zoo name, torchvision:NAME, timm:NAME or module:factory.
 
     For a file: its wrappings, the network its tensors fit, and what is missing. If it can be loaded: classes, input
-    size, normalisation, accuracy on the bundled sample, and whether its logits can be taken apart into W(x)·x + b(x).
-    If it cannot, the exit code is 1.
+    size, accuracy on labelled images (--data; by default the bundled sample), whether the usual normalisations would
+    make it right more often, one that is missing or one that is doubled, and whether its logits can be taken apart into
+    W(x)·x + b(x). If it cannot be loaded, the exit code is 1.
 
     \b
     Examples:
       scs-eval doctor my_checkpoint.pt
       scs-eval doctor my_checkpoint.pt --arch resnet20_bcos
       scs-eval doctor my_checkpoint.pt --arch my_network.py:MyNetwork
+      scs-eval doctor my_network.py:build --data photographs
     """
     from scs_eval.models.loading.load import is_file
 
     asked = ModelSource(model, model, arch=arch, weights=weights, normalize=normalize)
-    facts: Facts = {"source": model, **(file_facts(Path(model), arch) if is_file(model) else {}), **model_facts(asked)}
+    facts: Facts = {
+        "source": model,
+        **(file_facts(Path(model), arch) if is_file(model) else {}),
+        **model_facts(asked, data),
+    }
     show({what: printable(value) for what, value in facts.items()}, as_json=as_json)
     context.exit(0 if facts["loads"].startswith("yes") else 1)
 
@@ -93,15 +112,20 @@ def _fit_facts(state: "dict[str, Tensor]", arch: str | None) -> Facts:
     return nearest | {key.replace("_", " "): value for key, value in parts.items()}
 
 
-def model_facts(asked: ModelSource) -> Facts:
+def model_facts(asked: ModelSource, request: DataRequest) -> Facts:
     """What the loaded network is and does, or why it cannot be loaded and what to try."""
     try:
         named = asked.open()
     except InputError as error:
         return {"loads": f"no: {str(error).replace(DOCTOR_HINT, '')}", "try": _advice(asked)}
     facts = {"loads": f"yes, as {named.architecture}", **_network_facts(named.loaded)}
-    size = named.input_size
-    return facts | {"input size": f"{size} pixels" if size else "not known"} | _prediction_facts(named.model, size)
+    size = request.size or named.input_size
+    facts |= {"input size": f"{size} pixels" if size else "not known"}
+    if named.loaded.notes:
+        facts["notes"] = "; ".join(named.loaded.notes)
+    for what, value in _prediction_facts(named, request, size).items():
+        facts[what] = f"{facts[what]}; {value}" if what in facts else value
+    return facts
 
 
 def _advice(asked: ModelSource) -> str:
@@ -122,42 +146,65 @@ def _network_facts(loaded: "Loaded") -> Facts:
     inside = next((repr(module) for module in modules if isinstance(module, Normalize)), None)
     six = "[x, 1-x]" if any(isinstance(module, AddInverse) for module in modules) else None
     numbers = sum(parameter.numel() for parameter in loaded.model.parameters())
-    none = "none inside; if it was trained with one, give --normalize" if ":" in loaded.architecture else "none"
+    none = "none inside" if ":" in loaded.architecture else "none"
     return {"parameters": f"{numbers:,}", "normalisation": inside or six or none}
 
 
-def _prediction_facts(model: "nn.Module", size: int | None) -> Facts:
-    """Number of classes, accuracy and completeness, as far as the bundled images can tell."""
+def _prediction_facts(named: "NamedModel", request: DataRequest, size: int | None) -> Facts:
+    """Number of classes, accuracy, normalisation and completeness, as far as the images can tell."""
     import torch
 
-    from scs_eval.data import load_data
-
-    data = load_data("sample", size=size, n=EXAMPLES if size and size > 64 else None)
+    few = LARGE_IMAGES if size and size > SMALL else IMAGES
+    data = request.read_some(default_n=few, seed=0, size=named.input_size, num_classes=named.num_classes)
+    images, model = data.images[:], named.model
     try:
         with torch.no_grad():
-            logits = torch.cat([model(part) for part in data.images[:].split(100)])
+            logits = torch.cat([model(part) for part in images.split(100)])
     except (RuntimeError, AssertionError) as error:  # timm asserts its size
-        return {"predicts": f"nothing for images of {data.images.shape[-1]} pixels: {str(error).splitlines()[0]}"}
+        return {"predicts": f"nothing for images of {images.shape[-1]} pixels: {str(error).splitlines()[0]}"}
     if logits.ndim != 2 or not logits.isfinite().all():
         return {"predicts": f"no finite logits: shape {tuple(logits.shape)}"}
-    return {"classes": str(logits.shape[1]), **_accuracy(logits, data.labels), **_completeness(model, data.images[:])}
+    return {
+        "classes": str(logits.shape[1]), **_accuracy(logits, data), **_normalisation(named, logits, data),
+        **_completeness(model, images),
+    }  # fmt: skip
 
 
-def _accuracy(logits: "Tensor", labels: "Tensor") -> Facts:
+def _accuracy(logits: "Tensor", data: "ImageData") -> Facts:
     from scs_eval.analyses.core.statistics import wilson
 
-    if logits.shape[1] != 10:
-        return {"accuracy": "not measured: the sample has the ten classes of CIFAR-10"}
-    right, n = int((logits.argmax(1) == labels).sum()), len(labels)
+    if why := _unlabelled(logits, data):
+        return {"accuracy": f"not measured: {why}"}
+    right, n = int((logits.argmax(1) == data.labels).sum()), len(data)
     share = wilson(right, n)
-    return {"accuracy": f"{right / n:.1%} [{share.low:.1%}, {share.high:.1%}] of {n} sample images"}
+    return {"accuracy": f"{right / n:.1%} [{share.low:.1%}, {share.high:.1%}] of {n} images of {data.source}"}
+
+
+def _unlabelled(logits: "Tensor", data: "ImageData") -> str:
+    """Why nobody knows which answers are right; empty if that is known."""
+    if not data.labelled:
+        return f"the images of {data.source} have no classes"
+    if logits.shape[1] != len(data.classes):
+        return f"{data.source} has {len(data.classes)} classes; --data takes a folder of the model's own"
+    return ""
+
+
+def _normalisation(named: "NamedModel", logits: "Tensor", data: "ImageData") -> Facts:
+    """Of a network from elsewhere: ours have what they need inside."""
+    from scs_eval.cli.commands._normalisation import check_normalisation
+
+    if named.loaded.num_classes is not None and named.origin.normalize is None:
+        return {}
+    if why := _unlabelled(logits, data):
+        return {"normalisation": f"not tried: {why}"}
+    return {"normalisation": check_normalisation(named.model, data.images[:], data.labels)}
 
 
 def _completeness(model: "nn.Module", images: "Tensor") -> Facts:
     """Whether the logits are W(x)·x + b(x), and how much of them is bias."""
     from scs_eval.models.explain.decomposition import decompose
 
-    images = images[: EXAMPLES if images.shape[-1] <= 64 else LARGE_EXAMPLES]
+    images = images[: EXAMPLES if images.shape[-1] <= SMALL else LARGE_EXAMPLES]
     try:
         parts = decompose(model, images, model(images).argmax(1))
     except (InputError, RuntimeError) as error:

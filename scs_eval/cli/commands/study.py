@@ -11,7 +11,7 @@ from scs_eval.cli.cluster_request import cluster_options, submit_shares
 from scs_eval.cli.data_request import DataRequest, data_settings
 from scs_eval.cli.finished_work import STORE, keeping
 from scs_eval.cli.output import checked_out, command_words, out_option, say
-from scs_eval.cli.params import COUNT, SEED, options_from
+from scs_eval.cli.params import COUNT, SEED, log_option, options_from
 from scs_eval.cli.request import device_option
 from scs_eval.devices import choose_device
 from scs_eval.errors import InputError
@@ -19,7 +19,7 @@ from scs_eval.progress import CostProgress, progress
 from scs_eval.ranges import parse_range
 
 if TYPE_CHECKING:
-    from scs_eval.analyses.study import PartInputs, Piece
+    from scs_eval.analyses.study import AfterPiece, PartInputs, Piece
     from scs_eval.analyses.study.plan import Part, Plan
     from scs_eval.analyses.study.result import StudyResult
     from scs_eval.data import ImageData
@@ -61,6 +61,7 @@ class StudyOptions:
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of every random choice.")
 @device_option
 @cluster_options
+@log_option("every finished piece's numbers, to OUT.tensorboard")
 @out_option
 def command(
     plan_source: str,
@@ -70,6 +71,7 @@ def command(
     device: str,
     cluster: str | None,
     cluster_option: tuple[str, ...],
+    log: str | None,
     out: Path | None,
 ) -> None:
     """Run the study that PLAN describes: scs-paper, bcos-paper, or a TOML file of your own (docs/study.md).
@@ -106,7 +108,7 @@ def command(
         inputs = load_inputs(plan, images, device=choose_device(device))
         plan = plan.only(list(inputs))
         pieces = make_pieces(plan, inputs, eps=eps, seed=seed, store=store)
-        run(pieces, store, options)
+        run(pieces, store, options, after_piece=tracking(pieces, log, target))
         if options.piece is not None:
             return
         result = put_together(plan, plan_text(plan_source), pieces, store, eps=eps, seed=seed)
@@ -172,7 +174,19 @@ def part_inputs(models: dict[str, Any], images: "ImageData", device: str) -> "Pa
     )  # fmt: skip
 
 
-def run(pieces: "list[Piece]", store: Any, options: StudyOptions) -> None:
+def tracking(pieces: "list[Piece]", log: str | None, target: Path) -> "AfterPiece | None":
+    """What --log asks for: a piece's numbers at its place among all, which is the same whoever runs it."""
+    if log is None:
+        return None
+    from scs_eval.analyses.study import headline_means
+    from scs_eval.training.trackers import tensorboard
+
+    track = tensorboard(target.with_name(f"{target.name}.tensorboard"))
+    steps = {piece.step.key: number for number, piece in enumerate(pieces, 1)}
+    return lambda piece, result: track(steps[piece.step.key], headline_means(piece, result))
+
+
+def run(pieces: "list[Piece]", store: Any, options: StudyOptions, *, after_piece: "AfterPiece | None" = None) -> None:
     """What is not finished, or this process's share of it, under a bar over the whole."""
     from scs_eval.analyses.study import pending, run_pieces
 
@@ -181,7 +195,11 @@ def run(pieces: "list[Piece]", store: Any, options: StudyOptions) -> None:
     left = pending(mine, store)
     with CostProgress("study, %") as bar:
         bar.begin(sum(piece.step.cost for piece in left), len(mine) - len(left))
-        run_pieces(left, bar.advance)
+        if after_piece is not None:
+            for piece in mine:
+                if (result := store.get(piece.step.key)) is not None:
+                    after_piece(piece, result)
+        run_pieces(left, bar.advance, after_piece)
 
 
 def put_together(plan: "Plan", text: str, pieces: "list[Piece]", store: Any, **options: Any) -> "StudyResult":

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from scs_eval.cli.output import say
-from scs_eval.cli.params import one_model, training_options
+from scs_eval.cli.params import log_option, one_model, training_options
 from scs_eval.errors import InputError
 from scs_eval.training.job import plan_job
 
@@ -18,7 +18,7 @@ from scs_eval.training.job import plan_job
 @click.option("--out", type=click.Path(path_type=Path), help="Where the run goes.  [default: results/train/NAME]")
 @click.option("--resume", is_flag=True, help="Go on where the run in --out stopped, if there is one.")
 @click.option("--overwrite", is_flag=True, help="Replace the run in --out.")
-@click.option("--log", type=click.Choice(["tensorboard"]), help="Also write every epoch's numbers as events, in --out.")
+@log_option("every epoch's numbers, in --out")
 @training_options
 def command(
     model: str | None,
@@ -41,10 +41,9 @@ def command(
         raise InputError("--resume and --overwrite contradict each other; choose one")
     job = plan_job(model=model, out=out, recipe_name=recipe_name, settings=settings, overrides=overrides, resume=resume)
     from scs_eval.training.run import train
-    from scs_eval.training.trackers import tensorboard, tracked
+    from scs_eval.training.trackers import after_epoch_for
 
-    after_epoch = tracked(tensorboard(job.out), job.out) if log else None
-    outcome = train(job, resume=resume, overwrite=overwrite, after_epoch=after_epoch)
+    outcome = train(job, resume=resume, overwrite=overwrite, after_epoch=after_epoch_for(log, job.out))
     if outcome.stopped_by:
         say(f"Stopped; go on with: scs-eval train --resume --out {shlex.quote(str(job.out))}", err=True)
         sys.exit(128 + outcome.stopped_by)

@@ -11,7 +11,7 @@ from scs_eval.cli.cluster_request import cluster_options
 from scs_eval.cli.commands import _collect as collect
 from scs_eval.cli.commands import _export_hub as export_hub
 from scs_eval.cli.output import say
-from scs_eval.cli.params import SEED, one_model, training_options
+from scs_eval.cli.params import SEED, log_option, one_model, training_options
 from scs_eval.errors import InputError, shortened
 from scs_eval.ranges import parse_range
 from scs_eval.training.job import Job, plan_job
@@ -56,6 +56,7 @@ def command() -> None:
     help="Numbers for a =* in the pattern, such as 0.5,1,2 or 0.5:4:8 for 'rohrer25k_scs_p=*'.",
 )  # fmt: skip
 @click.option("--seeds", type=SEEDS, metavar="LO:HI", help="Train each with seeds LO … HI-1, or a list such as 0,3.")
+@log_option("every epoch's numbers, in each model's folder")
 @training_options
 def train_command(
     model: str,
@@ -64,6 +65,7 @@ def train_command(
     seeds: tuple[int, ...] | None,
     cluster: str | None,
     cluster_option: tuple[str, ...],
+    log: str | None,
     recipe_name: str | None,
     settings: dict[str, Any],
     overrides: dict[str, Any],
@@ -80,11 +82,11 @@ def train_command(
     if cluster:
         from scs_eval.cluster import parse_parameters
 
-        _submit(jobs, cluster, out / "submitit", parse_parameters(cluster_option))
+        _submit(jobs, cluster, out / "submitit", parse_parameters(cluster_option), log)
     elif cluster_option:
         raise InputError("--cluster-option needs --cluster slurm or local")
     else:
-        _train_here(jobs)
+        _train_here(jobs, log)
 
 
 def _with_values(pattern: str, values: list[float] | None) -> str:
@@ -139,11 +141,11 @@ def _names(pattern: str) -> list[str]:
     return list(dict.fromkeys(name for some in names for name in some))
 
 
-def _train_here(jobs: list[Job]) -> None:
+def _train_here(jobs: list[Job], log: str | None) -> None:
     from scs_eval.training.launch import train_all
 
     failed = False
-    for result in train_all(jobs):
+    for result in train_all(jobs, log=log):
         say(f"{result.job.label}: {result.status}", err=result.failed)
         failed = failed or result.failed
         if result.stopped_by:
@@ -152,10 +154,10 @@ def _train_here(jobs: list[Job]) -> None:
     sys.exit(1 if failed else 0)
 
 
-def _submit(jobs: list[Job], cluster: str, logs: Path, parameters: dict[str, Any]) -> None:
+def _submit(jobs: list[Job], cluster: str, logs: Path, parameters: dict[str, Any], log: str | None) -> None:
     from scs_eval.training.launch import submit
 
-    numbers = submit(jobs, cluster=cluster, logs=logs, parameters=parameters)
+    numbers = submit(jobs, cluster=cluster, logs=logs, parameters=parameters, log=log)
     for job in jobs:
         say(f"{job.label}: job {numbers[job.label]}")
     say(logs)
