@@ -197,7 +197,10 @@ for _entry in (
         ),
         row_per_image=True,
     ),
-    Analysis("neurons", "Neurons", "What activates a neuron, or a direction of a layer?", function="neurons"),
+    Analysis(
+        "neurons", "Neurons", "What activates a neuron, or a direction of a layer?", function="neurons",
+        home=f"{ROOMS}.contributions.neurons",
+    ),
     Analysis(
         "localisation", "Localisation", "Does the map of a class lie on that class's image in a grid of several?",
         command="Play the grid pointing game: does the map of a class lie on its image?", function="localisation",
@@ -266,7 +269,7 @@ for _entry in (
     Analysis(
         "attacked", "Explanations under attack",
         "Do maps still lie on the object, and look as before, when the image is attacked?",
-        run=f"{ROOMS}.attacked.task:run", unit="cell", cost=260,
+        home=f"{ROOMS}.compare.attacked", run=f"{ROOMS}.compare.attacked.task:run", unit="cell", cost=260,
         needs=("labels", "gradient", "method", "shown eps", "grids"),
         metrics=(
             Headline(
@@ -307,7 +310,7 @@ for _entry in (
     Analysis(
         "search", "Search", "Which exponent p, and which learning rate, train best?",
         command="Search for p (and the learning rate) of a sharpened network by short trainings.",
-        kinds=f"{ROOMS}.search.result",
+        home="scs_eval.search", kinds="scs_eval.search.result",
     ),
     Analysis(
         "dynamics", "Training dynamics", "How did training go?",

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from scs_eval.training.job import Job
-from scs_eval.training.launch import train_all
 from scs_eval.training.recipe import RECIPES, Recipe
+from scs_eval.training.run import train_all
 from scs_eval.training.run_directory import RunDirectory, read_run
 
 FAST = RECIPES["fast"]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.certify import certify as certify
     from scs_eval.analyses.compare import compare as compare
     from scs_eval.analyses.contributions import contributions as contributions
+    from scs_eval.analyses.contributions.neurons import neurons as neurons
     from scs_eval.analyses.core.result import Comparison as Comparison
     from scs_eval.analyses.core.result import Result as Result
     from scs_eval.analyses.core.result import load_result as load_result
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from scs_eval.analyses.localisation import localisation as localisation
     from scs_eval.analyses.localisation import select_mosaics as select_mosaics
     from scs_eval.analyses.localisation.choice import choose_grids as choose_grids
-    from scs_eval.analyses.neurons import neurons as neurons
     from scs_eval.analyses.pgd import PgdOptions as PgdOptions
     from scs_eval.analyses.pgd import pgd as pgd
     from scs_eval.analyses.saliency import SaliencyOptions as SaliencyOptions

@@ -45,7 +45,8 @@ def _bar(label: str, length: int) -> Iterator[Advance]:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
         TimeRemainingColumn(elapsed_when_finished=True), TextColumn("{task.fields[item]}"),
     )  # fmt: skip
-    with RichProgress(*columns, console=Console(file=sys.stderr)) as bar:
+    printed = sys.stdout.isatty()  # then what is printed stands above the bar; a pipe gets it as it is
+    with RichProgress(*columns, console=Console(file=sys.stderr), redirect_stdout=printed) as bar:
         task = bar.add_task(escape(label), total=length, item="")
 
         class Bar(Advance):

@@ -9,11 +9,23 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ALLOWED = {
     "models": {"models", "errors", "plugins"},
-    "analyses": {"analyses", "models", "images", "datasets", "ranges", "files", "progress", "errors", "plugins"},
+    "analyses": {
+        "analyses",
+        "models",
+        "images",
+        "datasets",
+        "ranges",
+        "checkpoint",
+        "files",
+        "progress",
+        "errors",
+        "plugins",
+    },
     "data": {"data", "images", "datasets", "errors", "plugins"},
     "reference": {"reference", "errors"},
     "report": {"report", "analyses", "models", "reference", "files", "errors"},
-    "training": {"training", "models", "data", "devices", "cluster", "files", "errors"},
+    "training": {"training", "models", "data", "devices", "cluster", "checkpoint", "files", "progress", "errors"},
+    "search": {"search", "training", "analyses", "models", "errors"},
     "benchmarks": {"benchmarks", "images", "analyses", "training", "models", "data", "ranges", "errors"},
 }
 # analyses/ is a house: a folder may import those of lower floors. What is not named here is a room, on the third.

@@ -3,21 +3,22 @@
 import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scs_eval.training.checkpoint import FILE, describe_job, save_checkpoint, write_weights
-from scs_eval.training.divergence import DivergedError
+from scs_eval.progress import Advance, progress
 from scs_eval.training.job import Job
-from scs_eval.training.metrics import Evaluation, evaluate
+from scs_eval.training.metrics import DivergedError, Evaluation, evaluate
 from scs_eval.training.processes import StopRequest, stop_on_signal
-from scs_eval.training.progress import Reporter, report_progress
 from scs_eval.training.records import RunRecords
-from scs_eval.training.run_directory import write_json
+from scs_eval.training.run_directory import CHECKPOINT, StateCheckpoint, write_json
 from scs_eval.training.trainer import Trainer
+from scs_eval.training.weights import describe_job, write_weights
 
 AfterEpoch = Callable[[int, Evaluation], None]  # told the epoch and its evaluation; what it raises ends the run
+REFRESH_SECONDS = 0.5  # reading the loss makes a GPU wait for its queue, so not at every batch
 GPU_CHECK_EVERY = 20  # batches between two looks at the loss: each makes a GPU wait for its queue
 
 
@@ -30,6 +31,39 @@ class Outcome:
     stopped_by: int = 0
 
 
+class Reporter:
+    """Tells of batches and epochs as they are done: through a bar where there is one, and a line for each epoch."""
+
+    def __init__(self, advance: Advance | None, *, batch_size: int) -> None:
+        self.advance, self.batch_size = advance, batch_size
+        self.time, self.batches = time.monotonic(), 0
+
+    def resume(self, step: int) -> None:
+        """So many batches were done by an earlier run."""
+        if self.advance is not None and step:
+            self.advance.resume(step)
+
+    def batch(self, epoch: int, read: Callable[[], tuple[float, float]]) -> None:
+        """One more is done; `read` fetches the epoch's loss and accuracy so far, now and then."""
+        if self.advance is None:
+            return
+        self.advance(1)
+        self.batches += 1
+        passed = time.monotonic() - self.time
+        if passed < REFRESH_SECONDS:
+            return
+        loss, accuracy = read()
+        speed = self.batches * self.batch_size / passed
+        self.advance(0, f"epoch {epoch}  loss {loss:.3f}  accuracy {accuracy:.1%}  {speed:,.0f} images/s")
+        self.time, self.batches = time.monotonic(), 0
+
+    def epoch(self, line: str) -> None:
+        """Print the line at once, so that it can be followed; the evaluation does not count as training time."""
+        if self.advance is not None:
+            print(line, flush=True)
+        self.time, self.batches = time.monotonic(), 0
+
+
 class TrainingLoop:
     """A trainer and the directory that its work goes to; only the main process writes."""
 
@@ -39,6 +73,7 @@ class TrainingLoop:
         self.job, self.trainer, self.about, self.after_epoch = job, trainer, about, after_epoch
         self.world, self.source = trainer.world, trainer.source
         self.records = RunRecords(job.out, trainer, norms_per_batch=job.norms_per_batch)
+        self.checkpoint = StateCheckpoint(job.out / CHECKPOINT, job.label, own=True)
         self.saved = "none"
         self.mark = time.monotonic()
 
@@ -49,15 +84,11 @@ class TrainingLoop:
         self._begin()
         recipe, steps = self.job.recipe, self.source.steps
         with (
-            report_progress(
-                name=self.job.label,
-                steps=recipe.epochs * steps,
-                step=self.trainer.step,
-                batch_size=recipe.batch_size,
-                quiet=not self.world.is_main,
-            ) as reporter,
+            progress(self.job.label, recipe.epochs * steps) if self.world.is_main else nullcontext() as advance,
             stop_on_signal() as stop,
         ):
+            reporter = Reporter(advance, batch_size=recipe.batch_size)
+            reporter.resume(self.trainer.step)
             return self._epochs(reporter, stop)
 
     def _epochs(self, reporter: Reporter, stop: StopRequest) -> Outcome:
@@ -79,7 +110,7 @@ class TrainingLoop:
         for images, labels in self.source.train_batches(trainer.epoch, start=trainer.batch):
             trainer.train_step(images, labels)
             self.records.note_norms()
-            reporter.batch(trainer.epoch, trainer.step, trainer.metrics.read)
+            reporter.batch(trainer.epoch, trainer.metrics.read)
             save_due = bool(self.job.checkpoint_every) and trainer.batch % self.job.checkpoint_every == 0
             stopping = (save_due or self._look_due()) and self._must_stop(stop)
             if stopping or save_due:
@@ -144,11 +175,11 @@ class TrainingLoop:
 
     def _save(self) -> None:
         """Write the checkpoint; in the main process alone, but all of them have a part in it."""
-        self.saved = f"{self.job.out / FILE} (epoch {self.trainer.epoch}, batch {self.trainer.batch})"
+        self.saved = f"{self.checkpoint.path} (epoch {self.trainer.epoch}, batch {self.trainer.batch})"
         state = self.trainer.state_dict()
         if self.world.is_main:
             self.records.flush()
-            save_checkpoint(self.job.out, state)
+            self.checkpoint.save(state)
 
     def _count_seconds(self) -> None:
         now = time.monotonic()
@@ -169,4 +200,4 @@ class TrainingLoop:
         write_json(self.job.out / "run.json", {**self.about, **results, "finished": True})
         metadata = {**describe_job(self.job, num_classes=self.source.num_classes), **results}
         write_weights(self.job.weights, self.trainer.best_guess, metadata)
-        (self.job.out / FILE).unlink()
+        self.checkpoint.remove()

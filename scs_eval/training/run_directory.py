@@ -1,22 +1,49 @@
-"""The output directory of a run: what is in it, whether it may be used, how files are replaced. No torch here."""
+"""The output directory of a run: what is in it, whether it may be used, how files are replaced. Imports no torch."""
 
+import io
 import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from scs_eval.checkpoint import KEY, CheckpointFile
 from scs_eval.errors import InputError
 from scs_eval.files import locked, temporary_path, write_atomically
 
-RUN = "run.json"
-FILES = "checkpoint.pt", RUN, "records.csv", "layers.csv", "norms.csv"
+RUN, CHECKPOINT = "run.json", "checkpoint.pt"
+FILES = CHECKPOINT, RUN, "records.csv", "layers.csv", "norms.csv"
 
 
 def files_of(weights: str) -> list[str]:
     """The manifest of a run: every file that it may write."""
     return [*FILES, weights]
+
+
+class StateCheckpoint(CheckpointFile):
+    """The state of a run, tensors and plain values, as torch writes it."""
+
+    keys = frozenset({"epoch", "batch", "model", "optimizer", "schedule", "metrics"})
+
+    def read(self) -> dict[str, Any]:
+        """The state, on the CPU."""
+        from scs_eval.models.loading.torch_file import read_torch
+
+        if not self.path.exists():
+            raise FileNotFoundError(self.path)
+        state = read_torch(self.path)
+        if not isinstance(state, dict) or not state.keys() >= self.keys:
+            raise InputError(f"{self.path} is not the checkpoint of a training run; --overwrite begins again")
+        return {KEY: self.key, **state}  # 0.1 wrote none: such a run is known by its run.json
+
+    def write(self, file: BinaryIO, content: dict[str, Any]) -> None:
+        """By way of memory: torch does not say when a disk is full."""
+        import torch
+
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        file.write(buffer.getvalue())
 
 
 class RunDirectory:
@@ -88,7 +115,7 @@ class RunDirectory:
             return
         if not resume:
             raise InputError(f"{self.directory} holds an unfinished run; --resume goes on, --overwrite begins again")
-        if read_run(self.directory).get("finished") and not (self.directory / "checkpoint.pt").exists():
+        if read_run(self.directory).get("finished") and not (self.directory / CHECKPOINT).exists():
             raise InputError(f"{self.directory} holds a finished run but not its weights; --overwrite trains anew")
 
     def _try_writing(self) -> None:

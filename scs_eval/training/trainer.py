@@ -11,8 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from scs_eval.errors import InputError
 from scs_eval.models.layers import constrain_
 from scs_eval.training.augmentation import attacked, derive_seed, make_mixing
-from scs_eval.training.divergence import DivergenceMonitor
-from scs_eval.training.metrics import EpochMetrics, count_correct, norms, training_loss
+from scs_eval.training.metrics import DivergenceMonitor, EpochMetrics, count_correct, norms, training_loss
 from scs_eval.training.optimisation import WeightAverage, clip_adaptively, make_optimizer, make_schedule
 from scs_eval.training.processes import World
 from scs_eval.training.recipe import Recipe

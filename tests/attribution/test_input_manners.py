@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.methods import METHODS
 from scs_eval.analyses.contributions import contributions
+from scs_eval.analyses.contributions.neurons import neurons
 from scs_eval.analyses.core.labelled_images import ImageSet
 from scs_eval.analyses.faithfulness import FaithfulnessOptions, faithfulness
 from scs_eval.analyses.localisation import MosaicOptions, localisation, select_mosaics
-from scs_eval.analyses.neurons import neurons
 from scs_eval.analyses.saliency import SaliencyOptions, saliency
 from scs_eval.errors import InputError
 from scs_eval.models.explain.decomposition import decompose

@@ -13,10 +13,10 @@ from torch import nn
 
 from scs_eval import InputError, load_data, load_model
 from scs_eval.analyses import compare as comparing
-from scs_eval.analyses.attacked import attacked_explanations
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.catalogue import imported
 from scs_eval.analyses.compare import compare, steps
+from scs_eval.analyses.compare.attacked import attacked_explanations
 from scs_eval.analyses.compare.gates import parse_gate
 from scs_eval.analyses.compare.metrics import Metric, metrics_of, spell_eps
 from scs_eval.analyses.compare.result import CompareResult, stacked

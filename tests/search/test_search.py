@@ -9,12 +9,12 @@ from click.testing import CliRunner
 
 import scs_eval.data.cifar10 as cifar10
 from scs_eval import InputError, load_result
-from scs_eval.analyses.search import SearchResult
 from scs_eval.cli.commands.zoo import _names, _with_values
 from scs_eval.cli.main import cli
+from scs_eval.search import SearchResult
+from scs_eval.search.runner import SearchPlan, StoppedError, run_search
 from scs_eval.training import run as training
 from scs_eval.training.job import plan_job
-from scs_eval.training.search import SearchPlan, StoppedError, run_search
 
 
 def tiny_images(data_dir: object = None, *, train: bool) -> tuple[np.ndarray, np.ndarray]:

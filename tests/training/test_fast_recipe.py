@@ -9,8 +9,7 @@ from torch.nn import functional as F
 from scs_eval.errors import InputError
 from scs_eval.models.zoo.registry import create_model
 from scs_eval.training.metrics import training_loss
-from scs_eval.training.muon import MuonAdam, orthogonal_update, orthogonalise
-from scs_eval.training.optimisation import make_optimizer, make_schedule
+from scs_eval.training.optimisation import MuonAdam, make_optimizer, make_schedule, orthogonal_update, orthogonalise
 from scs_eval.training.processes import World
 from scs_eval.training.recipe import Recipe, make_recipe
 from scs_eval.training.sources import ArraySource, divide

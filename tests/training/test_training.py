@@ -1,5 +1,6 @@
 """The parts of the trainer, each against an independent version of itself."""
 
+import io
 import json
 import math
 import os
@@ -25,17 +26,17 @@ from scs_eval.errors import InputError
 from scs_eval.files import write_atomically
 from scs_eval.models.layers import SCS2d
 from scs_eval.models.zoo.registry import create_model
+from scs_eval.progress import progress
 from scs_eval.training.augmentation import attacked, crop_flip, derive_seed, make_mixing, to_unit
-from scs_eval.training.divergence import DivergenceMonitor
-from scs_eval.training.init_from import initialise_from
-from scs_eval.training.metrics import count_correct, evaluate, evaluation_loss, training_loss
+from scs_eval.training.loop import Reporter
+from scs_eval.training.metrics import DivergenceMonitor, count_correct, evaluate, evaluation_loss, training_loss
 from scs_eval.training.optimisation import clip_adaptively, decay_per_update, make_optimizer, make_schedule
 from scs_eval.training.processes import World, stop_on_signal
-from scs_eval.training.progress import report_progress
 from scs_eval.training.recipe import RECIPES, Recipe, default_recipe, make_recipe
 from scs_eval.training.records import Table, describe, find_layers
 from scs_eval.training.sources import ArraySource
 from scs_eval.training.trainer import Trainer
+from scs_eval.training.weights import initialise_from
 
 CPU = torch.device("cpu")
 
@@ -446,22 +447,41 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_a_terminal_gets_a_bar_and_a_file_gets_lines(capsys, monkeypatch):
-    def show():
-        with report_progress(name="net", steps=10, step=2, batch_size=8, quiet=False) as reporter:
-            reporter.batch(1, 3, lambda: (1.5, 0.25))
-            reporter.epoch("epoch 1/2")
-        return capsys.readouterr().out
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
 
-    assert show() == "epoch 1/2\n"
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("scs_eval.training.progress.REFRESH_SECONDS", 0)
-    shown = show()
-    assert "epoch 1/2" in shown
+    def show():
+        with progress("net", 10) as advance:
+            reporter = Reporter(advance, batch_size=8)
+            reporter.resume(2)
+            reporter.batch(1, lambda: (1.5, 0.25))
+            reporter.epoch("epoch 1/2")
+
+    show()
+    assert capsys.readouterr() == ("epoch 1/2\n", "")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(sys, "stderr", screen := Terminal())
+    monkeypatch.setattr("scs_eval.training.loop.REFRESH_SECONDS", 0)
+    show()
+    assert capsys.readouterr().out == "epoch 1/2\n"  # a pipe gets it as it is, though there is a bar
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    show()
+    shown = screen.getvalue()
+    assert "epoch 1/2" in shown  # above the bar
     assert "loss 1.500  accuracy 25.0%" in shown
     assert "images/s" in shown
-    assert "-:--:--" in shown  # the time left, unknown after one batch
+    assert "3/10" in shown
     assert "\u2501" in shown or "\u2578" in shown  # the bar itself
+
+
+def test_processes_but_the_main_one_say_nothing(capsys):
+    reporter = Reporter(None, batch_size=8)
+    reporter.resume(2)
+    reporter.batch(1, lambda: pytest.fail("it read from the device"))
+    reporter.epoch("epoch 1/2")
+    assert capsys.readouterr() == ("", "")
 
 
 # --- what can go wrong

@@ -26,13 +26,12 @@ from scs_eval.cli.main import cli
 from scs_eval.errors import InputError
 from scs_eval.models.layers import SCS2d
 from scs_eval.models.zoo import registry
-from scs_eval.training.divergence import DivergedError
 from scs_eval.training.folder import FolderSource, repeated_order
 from scs_eval.training.job import plan_job
-from scs_eval.training.launch import ClusterTask, train_all
+from scs_eval.training.metrics import DivergedError
 from scs_eval.training.processes import World
 from scs_eval.training.recipe import Recipe
-from scs_eval.training.run import train
+from scs_eval.training.run import ClusterTask, train, train_all
 from scs_eval.training.trainer import Trainer
 
 STEPS = 5  # batches of 8 from 40 images
@@ -824,7 +823,7 @@ def test_a_job_whose_time_is_up_saves_and_hands_the_signal_on(tmp_path, monkeypa
         task()
         assert (tmp_path / "run" / "tiny_scs.safetensors").exists()
         stop_by = signal.SIGTERM
-        monkeypatch.setattr("scs_eval.training.launch.GRACE_SECONDS", 0)
+        monkeypatch.setattr("scs_eval.training.run.GRACE_SECONDS", 0)
         with pytest.raises(InterruptedError, match="SIGTERM stopped the training of tiny_scs"):
             ClusterTask(job(tmp_path / "other"))()
     finally:

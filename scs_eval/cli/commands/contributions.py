@@ -15,7 +15,7 @@ from scs_eval.progress import progress
 
 if TYPE_CHECKING:
     from scs_eval.analyses.contributions import ContributionsResult
-    from scs_eval.analyses.neurons import NeuronsResult
+    from scs_eval.analyses.contributions.neurons import NeuronsResult
 
 DEFAULT_N, SEARCHED = 6, 500  # images to explain; among which those are looked for that activate a neuron most
 DIRECTIONS = 3
@@ -121,8 +121,8 @@ def explain_logits(request: Request, options: ContributionsOptions) -> None:
 
 def explain_layers(request: Request, options: ContributionsOptions) -> None:
     """What each pixel adds to a neuron or a direction of a layer."""
+    from scs_eval.analyses.contributions.neurons import neurons
     from scs_eval.analyses.core.result import side_by_side
-    from scs_eval.analyses.neurons import neurons
 
     with request.open() as session:
         results = []

@@ -14,8 +14,8 @@ from scs_eval.training.job import Job, plan_job
 from scs_eval.training.recipe import RECIPES, Recipe
 
 if TYPE_CHECKING:
-    from scs_eval.analyses.search import SearchResult
-    from scs_eval.training.search import Finished, SearchPlan
+    from scs_eval.search import SearchResult
+    from scs_eval.search.runner import Finished, SearchPlan
 
 HELD_OUT = 5000  # training images that trials are judged by, unless --validation says
 
@@ -66,7 +66,7 @@ def command(
       scs-eval search --model rohrer100k_scs --p 0.5:4 --trials 30 --epochs 10
       scs-eval search --model rohrer25k_scs --p 0.5:4 --lr 0.001:0.03 --trials 40 --epochs 3 --train-images 5000
     """
-    from scs_eval.training.search import SearchPlan, StoppedError, run_search
+    from scs_eval.search.runner import SearchPlan, StoppedError, run_search
 
     target = checked_out(out, analysis="search", names=[model])
     job = plan_job(
@@ -86,7 +86,7 @@ def searched(plan: "SearchPlan", finished: "list[Finished]") -> "SearchResult":
     """The trials as a result."""
     import numpy as np
 
-    from scs_eval.analyses.search.result import COMPLETE, PRUNED, SearchResult
+    from scs_eval.search.result import COMPLETE, PRUNED, SearchResult
 
     job = plan.job
     settings = {"p": plan.p, "lr": plan.lr, "recipe": job.identity()["recipe"], "train_images": job.train_images}

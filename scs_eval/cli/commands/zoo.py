@@ -142,7 +142,7 @@ def _names(pattern: str) -> list[str]:
 
 
 def _train_here(jobs: list[Job], log: str | None) -> None:
-    from scs_eval.training.launch import train_all
+    from scs_eval.training.run import train_all
 
     failed = False
     for result in train_all(jobs, log=log):
@@ -155,7 +155,7 @@ def _train_here(jobs: list[Job], log: str | None) -> None:
 
 
 def _submit(jobs: list[Job], cluster: str, logs: Path, parameters: dict[str, Any], log: str | None) -> None:
-    from scs_eval.training.launch import submit
+    from scs_eval.training.run import submit
 
     numbers = submit(jobs, cluster=cluster, logs=logs, parameters=parameters, log=log)
     for job in jobs:

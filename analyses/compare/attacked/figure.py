@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from scs_eval.analyses.attacked.result import AttackedResult
+    from scs_eval.analyses.compare.attacked.result import AttackedResult
 
 PANELS = {
     "localisation": "localisation on attacked grids",

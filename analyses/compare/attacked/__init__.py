@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.attacked.result import AttackedComparison, AttackedResult
 from scs_eval.analyses.attacks.attack import attack
 from scs_eval.analyses.attacks.config import Attack
 from scs_eval.analyses.attacks.sweep import check_grid
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.methods import find_method
 from scs_eval.analyses.attribution.similarity import spearman, ssim
+from scs_eval.analyses.compare.attacked.result import AttackedComparison, AttackedResult
 from scs_eval.analyses.core.batching import CHUNK
 from scs_eval.analyses.core.inference import BATCH, predict_logits
 from scs_eval.analyses.core.model_state import device_of, evaluating

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from small_networks import published_resnet20
 from torch import Tensor, nn
 
+from scs_eval.analyses.contributions.neurons import NeuronsComparison, NeuronsResult, neurons
+from scs_eval.analyses.contributions.neurons.directions import choose_directions, linearised
+from scs_eval.analyses.contributions.neurons.figure import windows
 from scs_eval.analyses.core.result import load_result
-from scs_eval.analyses.neurons import NeuronsComparison, NeuronsResult, neurons
-from scs_eval.analyses.neurons.directions import choose_directions, linearised
-from scs_eval.analyses.neurons.figure import windows
 from scs_eval.analyses.plotting import colour
 from scs_eval.cli.commands.contributions import command
 from scs_eval.data import load_data

@@ -1,17 +1,25 @@
-"""`--init-from`: begin with the weights of a trained convolution network instead of random ones.
+"""The weights that a run begins with (`--init-from`), and the file of its final ones with how they came about.
 
-They come from a file (safetensors, or a torch checkpoint of tensors) or from a trained network of the zoo.
+The first come from a file (safetensors, or a torch checkpoint of tensors) or from a trained network of the zoo.
 """
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
-from scs_eval.errors import InputError
+from scs_eval import __version__
+from scs_eval.errors import InputError, printable
+from scs_eval.files import write_atomically
 from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.loading.load import WEIGHTS, weights_index
 from scs_eval.models.loading.state_dict import read_state
+from scs_eval.training.job import Job
+from scs_eval.training.network import description
 
 
 @dataclass(frozen=True)
@@ -72,3 +80,26 @@ def _read(checkpoint: Path) -> dict[str, Tensor]:
     plain = {name.replace(".linear.weight", ".weight"): value for name, value in weights.items()}
     wrapped = {name.replace(".weight", ".linear.weight"): value for name, value in plain.items()}
     return {**wrapped, **plain}
+
+
+def write_weights(path: Path, model: nn.Module, metadata: Mapping[str, object]) -> None:
+    """Write the state of a model, and metadata as strings, whole or not at all."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    write_atomically(path, save(tensors, metadata={name: printable(str(value)) for name, value in metadata.items()}))
+
+
+def describe_job(job: Job, *, num_classes: int) -> dict[str, object]:
+    """The part of the metadata that is known before training."""
+    return {
+        **description(job.model),
+        "num_classes": num_classes,
+        "data": job.data,
+        "validation": job.validation,
+        "train_images": job.train_images,
+        "recipe": json.dumps(asdict(job.recipe)),
+        "epochs": job.recipe.epochs,
+        "seed": job.seed,
+        "init_from": str(job.init_from or ""),
+        "torch": torch.__version__,
+        "scs_eval": __version__,
+    }

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.attribution.completeness import bias_share, complete, ratio
+from scs_eval.analyses.contributions.neurons.figure import PER_PAGE, draw_features
 from scs_eval.analyses.core.result import Comparison, Result
-from scs_eval.analyses.neurons.figure import PER_PAGE, draw_features
 from scs_eval.analyses.plotting import colour
 from scs_eval.errors import InputError
 

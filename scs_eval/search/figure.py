@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from scs_eval.analyses.search.result import SearchResult
+    from scs_eval.search.result import SearchResult
 
 LOGARITHMIC = ("lr",)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from scs_eval.errors import InputError
 from scs_eval.models.zoo.registry import canonical_name
-from scs_eval.training.divergence import DivergedError
 from scs_eval.training.job import Job
+from scs_eval.training.metrics import DivergedError
 from scs_eval.training.run_directory import read_run
 
 if TYPE_CHECKING:

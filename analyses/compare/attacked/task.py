@@ -1,6 +1,6 @@
 """Explanations under attack as a part of a comparison: the images of the grids are attacked, and set into the same."""
 
-from scs_eval.analyses.attacked import AttackedResult, attacked_explanations
+from scs_eval.analyses.compare.attacked import AttackedResult, attacked_explanations
 from scs_eval.analyses.core.task import Task
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from scs_eval.analyses.neurons.result import NeuronsResult
+    from scs_eval.analyses.contributions.neurons.result import NeuronsResult
 
 PER_PAGE = 4  # features
 CELL, LABEL, STEP = 0.71, 0.98, 0.12  # inches: a picture, the column of names, between features

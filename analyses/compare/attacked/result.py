@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from scs_eval.analyses.attacked.figure import draw_curves, map_pages
 from scs_eval.analyses.attribution.score_table import mean_of
+from scs_eval.analyses.compare.attacked.figure import draw_curves, map_pages
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import wilson
 

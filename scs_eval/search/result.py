@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.core.result import Result
-from scs_eval.analyses.search.figure import draw_contour, draw_parallel, draw_values
+from scs_eval.search.figure import draw_contour, draw_parallel, draw_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.contributions.neurons.directions import Directions, choose_directions, no_directions
+from scs_eval.analyses.contributions.neurons.peaks import Peaks, find_peaks, output_channels
+from scs_eval.analyses.contributions.neurons.result import NeuronsComparison as NeuronsComparison
+from scs_eval.analyses.contributions.neurons.result import NeuronsResult as NeuronsResult
 from scs_eval.analyses.core.batching import images_at_once
 from scs_eval.analyses.core.inference import predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.parallel import shared_map
 from scs_eval.analyses.core.validation import check_answer, check_images, check_labels, check_names
-from scs_eval.analyses.neurons.directions import Directions, choose_directions, no_directions
-from scs_eval.analyses.neurons.peaks import Peaks, find_peaks, output_channels
-from scs_eval.analyses.neurons.result import NeuronsComparison as NeuronsComparison
-from scs_eval.analyses.neurons.result import NeuronsResult as NeuronsResult
 from scs_eval.analyses.plotting import colour
 from scs_eval.errors import InputError
 from scs_eval.images import Images
