@@ -111,6 +111,7 @@ def test_rollout_and_windows_of_a_transformer(tmp_path, scenes):
     assert table["seen"].eq("windows of 224, stride 112").all()
 
 
+@pytest.mark.slow
 def test_an_attack_at_224_pixels(tmp_path, scenes):
     """The scenes' classes are colours 0.3 apart, so a change of 0.5 can turn any into any other."""
     file = taught("resnet18_224_bcos", scenes, tmp_path / "resnet.safetensors")

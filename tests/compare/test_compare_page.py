@@ -30,8 +30,6 @@ browser_needed = pytest.mark.skipif(
     chromium.PROGRAM is None, reason="needs chromium, which is not here: apt-get install chromium"
 )
 
-pytestmark = pytest.mark.xdist_group("page")  # one process makes what its tests look at, once
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

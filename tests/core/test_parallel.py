@@ -42,8 +42,6 @@ COMMANDS = {
     ],
 }
 
-pytestmark = pytest.mark.xdist_group("shards")  # one process makes what its tests look at, once
-
 
 def torchrun(*words: object) -> "subprocess.CompletedProcess[str]":
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]

@@ -233,6 +233,7 @@ def test_holm_by_hand() -> None:
     assert holm([]).shape == (0,)
 
 
+@settings(max_examples=20)  # statsmodels collects garbage in every call, which takes a fifth of a second
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 def test_holm_equals_statsmodels(p: list[float]) -> None:
     np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1], rtol=1e-12)

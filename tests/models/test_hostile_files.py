@@ -3,10 +3,11 @@
 import json
 import os
 import pickle
-import resource
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -26,47 +27,74 @@ def state(name: str = "rohrer25k_conv") -> dict[str, torch.Tensor]:
     return create_model(name).state_dict()
 
 
-def refusal(path, **options) -> str:
-    """The message with which the file is refused, in a process of its own: a hang or an allocation is a failure."""
-    code = (
-        "import sys, json; from scs_eval import load_model, InputError\n"
-        "try: load_model(sys.argv[1], **json.loads(sys.argv[2])); print('loaded')\n"
-        "except InputError as error: print(error)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path), json.dumps(options)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT)),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    (line,) = done.stdout.splitlines()
-    return line
+# Imports torch once; then every line that it reads, a path and options, is answered by a child of its own.
+ENDED = "the process ended with"
+SERVER = """
+import json, os, resource, signal, sys
+from scs_eval import load_model, InputError
+import scs_eval.models.loading.external, scs_eval.models.zoo.registry, torchvision.models
+for line in sys.stdin:
+    path, options = json.loads(line)
+    child = os.fork()
+    if child:
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(json.dumps(f"{sys.argv[2]} {status}" if status else "end"), flush=True)
+        continue
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]), int(sys.argv[1])))
+    signal.alarm(60)
+    try:
+        load_model(path, **options)
+        said = "loaded"
+    except InputError as error:
+        said = str(error)
+    print(json.dumps(said), flush=True)
+    os._exit(0)
+"""
 
 
-def test_a_state_dict_that_contains_itself(tmp_path) -> None:
+@pytest.fixture(scope="module")
+def refusal() -> Iterator[Callable[..., str]]:
+    """The message with which a file is refused, in a process of its own: a hang or an allocation is a failure."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(LIMIT), ENDED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+
+    def ask(path: Path, **options: object) -> str:
+        print(json.dumps([str(path), options]), file=server.stdin, flush=True)
+        said = json.loads(server.stdout.readline())
+        assert not said.startswith(ENDED), said
+        assert json.loads(server.stdout.readline()) == "end"
+        assert "\n" not in said
+        return said
+
+    yield ask
+    server.stdin.close()
+    server.wait(10)
+
+
+def test_a_state_dict_that_contains_itself(refusal, tmp_path) -> None:
     content: dict = {}
     content["state_dict"] = content
     torch.save(content, tmp_path / "a.pt")
     assert "holds no tensors by name" in refusal(tmp_path / "a.pt")
 
 
-def test_an_endless_name(tmp_path) -> None:
+def test_an_endless_name(refusal, tmp_path) -> None:
     torch.save({"net." * 100_000 + "weight": torch.zeros(2)}, tmp_path / "a.pt")
     assert "whose name has 400,006 characters" in refusal(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("claimed", ["30000000", "²", "9" * 5000, "-3", "0"])
-def test_a_number_of_classes_that_the_tensors_do_not_have(tmp_path, claimed: str) -> None:
+def test_a_number_of_classes_that_the_tensors_do_not_have(refusal, tmp_path, claimed: str) -> None:
     save_file(state(), tmp_path / "a.safetensors", metadata={"name": "rohrer25k_conv", "num_classes": claimed})
     wanted = "claims 30,000,000 classes, but no tensor in it has more than 80 rows"
     assert (wanted if claimed == "30000000" else "") in (line := refusal(tmp_path / "a.safetensors"))
     assert line != "loaded"
 
 
-def test_a_network_far_larger_than_the_file(tmp_path) -> None:
+def test_a_network_far_larger_than_the_file(refusal, tmp_path) -> None:
     save_file({"a": torch.zeros(4)}, tmp_path / "a.safetensors", metadata={"name": "vit_l_conv", "num_classes": "4"})
     assert "do not fit vit_l_conv: it has" in refusal(tmp_path / "a.safetensors")
     spec = {"source": "torchvision:vit_h_14", "num_classes": None, "statistics": None, "spec": {"layer": "bcos"}}
@@ -84,14 +112,14 @@ def test_a_description_that_makes_no_sense(tmp_path, change: dict) -> None:
         load_model(tmp_path / "a.safetensors")
 
 
-def test_a_head_of_stride_zero(tmp_path) -> None:
+def test_a_head_of_stride_zero(refusal, tmp_path) -> None:
     tensors = {**state(), "head.weight": torch.zeros(1, 1).expand(30_000_000, 40)}
     torch.save(tensors, tmp_path / "a.pt")
     assert (tmp_path / "a.pt").stat().st_size < 200_000
     assert "and claims to hold 4,800," in refusal(tmp_path / "a.pt", arch="rohrer25k_conv")
 
 
-def test_a_deflated_file_that_inflates_a_thousand_times(tmp_path) -> None:
+def test_a_deflated_file_that_inflates_a_thousand_times(refusal, tmp_path) -> None:
     torch.save({"a": torch.zeros(2 * ALLOWANCE)}, tmp_path / "whole.pt")
     with (
         zipfile.ZipFile(tmp_path / "whole.pt") as whole,

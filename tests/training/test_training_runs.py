@@ -300,7 +300,7 @@ def wait_for(condition, process, seconds=180):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_run_that_was_cut_off_and_resumed_is_the_uninterrupted_one(whole, tmp_path, number):
     out = tmp_path / "run"
     process = start(out)
@@ -830,6 +830,7 @@ def test_a_job_whose_time_is_up_saves_and_hands_the_signal_on(tmp_path, monkeypa
         signal.signal(signal.SIGUSR2, previous)
 
 
+@pytest.mark.slow
 def test_submitit_trains_on_this_machine(folder, tmp_path):
     """The package itself, with processes of this machine instead of SLURM."""
     sizes = ("--image-size", "32", "--eval-resize", "36", "--eval-size", "32", "--workers", "0")
