@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from scs_eval.models.explain.checkpointing import marked
 from scs_eval.models.explain.dynamic_linear import explaining
 from scs_eval.models.layers.convolution import lengths, prepare, unit_kernels
-from scs_eval.models.layers.kernels.bcos import Plan, aligned, aligned_convolution, largest
+from scs_eval.models.layers.kernels.bcos import Plan, aligned, largest
+from scs_eval.models.layers.kernels.dispatch import aligned_convolution
 from scs_eval.models.layers.scs import PaddingMode, Size
 
 

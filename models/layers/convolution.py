@@ -1,6 +1,7 @@
 """What every layer here shares with a convolution: its geometry, and the norm of the patches it sees."""
 
 import math
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -72,7 +73,7 @@ def patch_energy(x: Tensor, at: Geometry, *, as_published: bool = False) -> Tens
     autocast a squared norm would lose the digits that the cosine is made of.
     as_published: with the rounding of the package `bcos`.
     """
-    with torch.autocast(x.device.type, enabled=False):
+    with nullcontext() if x.device.type == "meta" else torch.autocast(x.device.type, enabled=False):
         wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
         squares = (wide * wide).unflatten(1, (at.groups, -1)).sum(2)
         return pooled_sum(squares, at) if as_published else box_sum(squares, at)

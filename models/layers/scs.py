@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.models.layers.convolution import prepare, unit_kernels
-from scs_eval.models.layers.kernels.scs import Plan, sharpened_convolution
+from scs_eval.models.layers.kernels.dispatch import sharpened_convolution
+from scs_eval.models.layers.kernels.scs import Plan
 from scs_eval.models.layers.pooling import MaxAbsPool2d, Pool
 
 Size = int | tuple[int, int]

@@ -10,7 +10,7 @@ from scs_eval import create_model, load_data, load_model
 from scs_eval.models.architectures import _blocks
 from scs_eval.models.explain.decomposition import decompose
 from scs_eval.models.layers import MaxAbsPool2d
-from scs_eval.models.layers.kernels import scs
+from scs_eval.models.layers.kernels import dispatch
 from scs_eval.models.layers.pooling import first_of_equals
 
 IMAGES, BATCHES = load_data("sample", n=100), load_data("sample", n=40)
@@ -27,7 +27,7 @@ def formula(monkeypatch):
     """Layers compute by their formula, as torch.compile gets it, in the caller's memory layout."""
 
     def switch() -> None:
-        monkeypatch.setattr(scs, "replaceable", lambda x: False)
+        monkeypatch.setattr(dispatch, "replaceable", lambda x: False)
         monkeypatch.setattr(_blocks, "replaceable", lambda x: False)
 
     return switch

@@ -13,7 +13,10 @@ from torch import nn
 
 from scs_eval.models.explain.dynamic_linear import explanation_mode
 from scs_eval.models.layers import MaxAbsPool2d, SCS2d, SharpenedSDP2d
+from scs_eval.models.layers.kernels import fused_scs
 from scs_eval.models.layers.kernels import scs as sharpening
+
+pytestmark = pytest.mark.usefixtures("passes")
 
 POOLS = [
     None,
@@ -200,10 +203,10 @@ def test_slices_make_no_difference(monkeypatch):
             close(actual, wanted, 1e-12)
 
 
-def test_an_attack_pays_for_no_weight_gradients(monkeypatch):
-    layer, asked = SCS2d(3, 4, 3), []
-    backward = sharpening.convolution_backward
-    monkeypatch.setattr(sharpening, "convolution_backward", lambda *a: asked.append(a[-1]) or backward(*a))
+def test_an_attack_pays_for_no_weight_gradients(passes, monkeypatch):
+    layer, asked, path = SCS2d(3, 4, 3), [], fused_scs if passes == "compiled" else sharpening
+    backward = path.convolution_backward
+    monkeypatch.setattr(path, "convolution_backward", lambda *a: asked.append(a[-1]) or backward(*a))
     x = torch.rand(1, 3, 6, 6, requires_grad=True)
     torch.autograd.grad(layer(x).sum(), x)
     assert asked == [False]

@@ -11,10 +11,14 @@ from torch import Tensor
 def replaceable(x: Tensor) -> bool:
     """Whether nothing but torch's plain backward mode will differentiate or rewrite what is done to `x`.
 
-    torch.compile, torch.func, forward mode, autocast and half precision see through the plain formula, and get it.
+    torch.compile, tracing, torch.func, forward mode, autocast and half precision see through the plain formula, and
+    get it; and a `meta` tensor, which has a shape and no numbers.
     """
-    return x.dtype in (torch.float32, torch.float64) and not (
+    if x.device.type == "meta" or x.dtype not in (torch.float32, torch.float64):
+        return False
+    return not (
         torch.compiler.is_compiling()
+        or torch.jit.is_tracing()  # type: ignore[attr-defined]
         or torch._C._are_functorch_transforms_active()
         or torch.is_autocast_enabled(x.device.type)
         or torch.autograd.forward_ad._current_level >= 0
@@ -70,3 +74,13 @@ def slices(images: int, *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
 def empty_map(like: Tensor, *shape: int) -> Tensor:
     """An empty (N, C, H, W) of the type and place of `like`, channels last."""
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
+
+
+def joined(parts: tuple[Tensor | None, ...]) -> Any:
+    """The gradients of all slices one after another; None if there are none."""
+    return parts[0] if len(parts) == 1 or parts[0] is None else torch.cat(parts)  # type: ignore[arg-type]
+
+
+def added(parts: tuple[Tensor | None, ...]) -> Any:
+    """The sum of what the slices give; None if they give nothing."""
+    return parts[0] if len(parts) == 1 or parts[0] is None else torch.stack(parts).sum(0)  # type: ignore[arg-type]

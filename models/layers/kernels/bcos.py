@@ -3,9 +3,9 @@
     u = max(conv(x, ŵ));  y = γ · u · (|u| / ‖patch‖)^(B-1)
 
 `aligned_responses` is the formula in plain differentiable operations. `FastAligned` computes the same with a
-hand-written backward pass that keeps the responses of the kernels and one number per patch. `aligned_convolution` picks
-between them. Its steps are those of the published package, so that in one memory layout the outputs of released
-networks are the same bit for bit; a hundred layers magnify another rounding to 1e-4.
+hand-written backward pass that keeps the responses of the kernels and one number per patch; `dispatch` picks between
+them and the compiled passes. Its steps are those of the published package, so that in one memory layout the outputs of
+released networks are the same bit for bit; a hundred layers magnify another rounding to 1e-4.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from scs_eval.models.explain.checkpointing import mark, marked
-from scs_eval.models.explain.dynamic_linear import dynamic, explaining, explanation_mode
+from scs_eval.models.explain.checkpointing import mark
+from scs_eval.models.explain.dynamic_linear import dynamic, explanation_mode
 from scs_eval.models.layers.convolution import (
     Geometry,
     add_norm_gradient,
@@ -25,10 +25,10 @@ from scs_eval.models.layers.convolution import (
     patch_energy,
     per_channel,
 )
+from scs_eval.models.layers.kernels import fused
 from scs_eval.models.layers.kernels.autograd import (
     differentiable_backward,
     images_at_once,
-    replaceable,
     slices,
     wanted,
 )
@@ -43,17 +43,6 @@ class Plan(NamedTuple):
     b: float
     max_out: int
     scale: float
-
-
-def aligned_convolution(x: Tensor, weight: Tensor, plan: Plan) -> Tensor:
-    """B-cos responses of unit kernels `weight` (O · max_out, C/groups, kh, kw) on `x`, (N, C, H, W) to (N, O, h, w).
-
-    The plain formula serves wherever something else takes the derivative or rewrites the program.
-    """
-    paired = plan.max_out <= 2 and len(weight) % (plan.max_out * plan.at.groups) == 0
-    if paired and x.ndim == 4 and replaceable(x):
-        return FastAligned.apply(x, weight, plan, explaining())
-    return marked(aligned_responses(x, weight, plan), explaining())
 
 
 def aligned_responses(x: Tensor, weight: Tensor, plan: Plan) -> Tensor:
@@ -76,6 +65,19 @@ def largest(out: Tensor, max_out: int, *, dim: int) -> Tensor:
     return out if max_out == 1 else out.unflatten(dim, (-1, max_out)).max(dim).values
 
 
+def compiles(x: Tensor, plan: Plan) -> bool:
+    """Whether the compiled passes serve: channels last. In torch's own layout the steps are the published package's."""
+    return plan.b != 1 and fused.serves(x, plan.at.groups) and fused.is_dense(x) and not x.is_contiguous()
+
+
+def _norms(x: Tensor, plan: Plan, *, compiled: bool) -> Tensor | None:
+    if plan.b == 1:
+        return None
+    if compiled:
+        return fused.patch_norm(x, plan.at, EPS)
+    return patch_energy(x, plan.at, as_published=True).add_(EPS).sqrt_()
+
+
 class FastAligned(torch.autograd.Function):
     """`aligned_responses` with its own backward pass, for one or two kernels per unit."""
 
@@ -86,14 +88,18 @@ class FastAligned(torch.autograd.Function):
         To explain, it saves in place of the responses what the layer multiplies them with, 0 for kernels that lost:
         the layer is linear then, and explaining many classes costs one product and one convolution each.
         """
-        kernels = laid_out_like(x, _kernel_by_kernel(weight, plan))
+        kernels = laid_out_like(x, kernel_by_kernel(weight, plan))
         responses = convolve(x, kernels, plan.at)
-        norm = patch_energy(x, plan.at, as_published=True).add_(EPS).sqrt_() if plan.b != 1 else None
+        compiled = compiles(x, plan) and fused.is_dense(responses)
+        norm = _norms(x, plan, compiled=compiled)
         y = _empty(responses, len(weight) // plan.max_out)
         for part, length, out in _slices(responses, norm, y):
             u = _winners(part, plan)
             factor = _factor(u, length, plan)
-            torch.mul(factor, u, out=out)
+            if compiled:  # an explanation must not change a logit's last digit
+                fused.align(part, length, out, b=plan.b, eps=EPS, scale=plan.scale)
+            else:
+                torch.mul(factor, u, out=out)
             if explain:
                 _to_winners(factor, part, plan, out=part)
         ctx.save_for_backward(x, weight, kernels, responses, norm, mark(x, explain))
@@ -121,17 +127,18 @@ class FastAligned(torch.autograd.Function):
         if needs_x and share is not None:
             # dy/d‖patch‖ · ‖patch‖ = -share
             add_norm_gradient(grad_x, x, share.div_(norm).div_(norm).neg_(), plan.at)
-        return grad_x, _unit_by_unit(grad_weight, plan) if needs_weight else None, None, None
+        return grad_x, unit_by_unit(grad_weight, plan) if needs_weight else None, None, None
 
 
-def _kernel_by_kernel(weight: Tensor, plan: Plan) -> Tensor:
+def kernel_by_kernel(weight: Tensor, plan: Plan) -> Tensor:
     """Reorder (groups, units, max_out) to (groups, max_out, units): rivals then lie in two blocks, not interleaved."""
     if plan.max_out == 1:
         return weight
     return weight.unflatten(0, (plan.at.groups, -1, plan.max_out)).transpose(1, 2).flatten(0, 2)
 
 
-def _unit_by_unit(weight: Tensor, plan: Plan) -> Tensor:
+def unit_by_unit(weight: Tensor, plan: Plan) -> Tensor:
+    """The reverse."""
     if plan.max_out == 1:
         return weight
     return weight.unflatten(0, (plan.at.groups, plan.max_out, -1)).transpose(1, 2).flatten(0, 2)

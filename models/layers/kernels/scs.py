@@ -6,7 +6,7 @@ Sharpening grows with c for every kernel, so it commutes with ReLU, MaxPool and 
 sharpening the quarter that is left gives the same output and gradient with a quarter of the logarithms.
 
 `sharpened` is the formula in plain differentiable operations. `FastSharpened` computes the same with a hand-written
-backward pass. `sharpened_convolution` picks between them.
+backward pass of torch's operations; `dispatch` picks between them and the compiled passes.
 """
 
 import math
@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scs_eval.models.explain.checkpointing import mark, marked
+from scs_eval.models.explain.checkpointing import mark
 from scs_eval.models.explain.dynamic_linear import dynamic, explaining, explanation_mode
 from scs_eval.models.layers.convolution import (
     Geometry,
@@ -28,12 +28,14 @@ from scs_eval.models.layers.convolution import (
     patch_energy,
     per_channel,
 )
+from scs_eval.models.layers.kernels import fused
 from scs_eval.models.layers.kernels.autograd import (
+    added,
     counter_of_changes,
     differentiable_backward,
     empty_map,
     images_at_once,
-    replaceable,
+    joined,
     slices,
     wanted,
 )
@@ -48,17 +50,6 @@ class Plan(NamedTuple):
     relu: bool
     pool: Pool | None
     eps: float
-
-
-def sharpened_convolution(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan) -> Tensor:
-    """Sharpened responses of kernels `weight` (O, C/groups, kh, kw) on `x` (N, C, H, W); no `q`, no normalisation.
-
-    The plain formula serves wherever something else takes the derivative or rewrites the program.
-    """
-    if replaceable(x):
-        keep = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
-        return FastSharpened.apply(x, weight, p, q, plan, explaining(), keep)
-    return marked(sharpened(x, weight, p, q, plan), explaining())
 
 
 def sharpened(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan) -> Tensor:
@@ -96,10 +87,7 @@ class FastSharpened(torch.autograd.Function):
     ) -> Tensor:
         """Saves L and y (to explain, y/c), the winners of the pooling, and the norms of the patches."""
         inner = x.contiguous(memory_format=torch.channels_last)
-        norm = inverse = None
-        if q is not None:
-            norm = patch_energy(inner, plan.at).add_(plan.eps).sqrt_()
-            inverse = (norm + q).reciprocal_()
+        norm, inverse = patch_norms(inner, q, plan)
         y, kept = _respond(inner, weight, p, inverse, plan, explain=explain, keep=keep)
         ctx.plan, ctx.explain, again = plan, explain, y.new_empty(0)
         if keep and not explain:
@@ -126,13 +114,13 @@ class FastSharpened(torch.autograd.Function):
             inner = x.contiguous(memory_format=torch.channels_last)
             y, _ = _respond(inner, weight, p, inverse, plan, explain=False, keep=False)
         kernels = laid_out_like(x, weight)
-        pieces = slices(_images_at_once(x, weight, plan), grad, y, inverse, x)
+        pieces = slices(images_per_slice(x, weight, plan), grad, y, inverse, x)
         parts = [
             _gradients(*kept[2 * i : 2 * i + 2], *piece, weight=kernels, p=p, plan=plan, needs=needs)
             for i, piece in enumerate(pieces)
         ]
-        grad_x, grad_norm = (_joined(column) for column in list(zip(*parts, strict=True))[:2])
-        grad_weight, grad_p = (_added(column) for column in list(zip(*parts, strict=True))[2:])
+        grad_x, grad_norm = (joined(column) for column in list(zip(*parts, strict=True))[:2])
+        grad_weight, grad_p = (added(column) for column in list(zip(*parts, strict=True))[2:])
         grad_q = grad_norm.sum().view_as(q) if needs.q and grad_norm is not None else None
         if grad_x is not None and grad_norm is not None:
             add_norm_gradient(grad_x, x, grad_norm.div_(norm), plan.at)
@@ -154,16 +142,38 @@ def _respond(
     """Output of all images and, slice by slice, what the backward pass needs: L or, to explain, y/c; and indices."""
     y: Any = None  # made when its shape is known
     weight, kept, done = laid_out_like(x, weight), [], 0
-    for piece, scale in slices(_images_at_once(x, weight, plan), x, inverse):
+    for piece, scale in slices(images_per_slice(x, weight, plan), x, inverse):
         c, indices, winners = _pooled(piece, weight, scale, plan, explain=explain, keep=keep)
         y = empty_map(x, len(x), *c.shape[1:]) if y is None else y
         out = y[done : done + len(piece)]
-        logs = (c + plan.eps if plan.relu else c.abs().add_(plan.eps)).log2_()
-        torch.mul(logs, p, out=out).exp2_().mul_(c.sign())
+        logs = _sharpen(c, p, out, plan, explain=explain)
         if keep:
             kept += [_ratio(out, winners) if explain else logs, indices]
         done += len(piece)
     return y, kept
+
+
+def patch_norms(x: Tensor, q: Tensor | None, plan: Plan) -> tuple[Tensor | None, Tensor | None]:
+    """‖patch‖ and 1/(‖patch‖ + q), (N, groups, h, w); neither without q."""
+    if q is None:
+        return None, None
+    if fused.serves(x, plan.at.groups):
+        return fused.patch_norm_and_inverse(x, plan.at, plan.eps, q.item())
+    norm = patch_energy(x, plan.at).add_(plan.eps).sqrt_()
+    return norm, (norm + q).reciprocal_()
+
+
+def _sharpen(c: Tensor, p: Tensor, out: Tensor, plan: Plan, *, explain: bool) -> Tensor | None:
+    """Fill `out` with y; log2(|c| + eps), which the backward pass needs unless it explains.
+
+    While explaining, by the same pass as otherwise: an explanation must not change a logit's last digit.
+    """
+    if explain and fused.serves(c, plan.at.groups) and fused.is_dense(c):
+        fused.sharpen(c, None, p.contiguous(), out, None, None, pool=None, relu=plan.relu, eps=plan.eps)
+        return None
+    logs = (c + plan.eps if plan.relu else c.abs().add_(plan.eps)).log2_()
+    torch.mul(logs, p, out=out).exp2_().mul_(c.sign())
+    return logs
 
 
 def _pooled(
@@ -223,7 +233,7 @@ def _gradients(
     return grad_x, grad_norm, grad_weight, grad_p
 
 
-def _images_at_once(x: Tensor, weight: Tensor, plan: Plan) -> int:
+def images_per_slice(x: Tensor, weight: Tensor, plan: Plan) -> int:
     """A first layer makes maps ten times its input only to pool them away: slice by slice they never leave the cache.
 
     Layers that compute more than they store gain nothing.
@@ -232,11 +242,3 @@ def _images_at_once(x: Tensor, weight: Tensor, plan: Plan) -> int:
         return max(len(x), 1)
     down, across = plan.at.output_size(x.shape[2:])
     return images_at_once(x, SLICE_BYTES, len(weight) * down * across * x.element_size())
-
-
-def _joined(parts: tuple[Tensor | None, ...]) -> Any:
-    return parts[0] if len(parts) == 1 or parts[0] is None else torch.cat(parts)  # type: ignore[arg-type]
-
-
-def _added(parts: tuple[Tensor | None, ...]) -> Any:
-    return parts[0] if len(parts) == 1 or parts[0] is None else torch.stack(parts).sum(0)  # type: ignore[arg-type]

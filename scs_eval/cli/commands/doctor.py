@@ -9,6 +9,7 @@ import click
 
 from scs_eval.cli.data_request import DataRequest
 from scs_eval.cli.params import one_model, options_from, source_options
+from scs_eval.cli.system_facts import system_facts
 from scs_eval.errors import InputError, printable
 from scs_eval.models.loading.load import DOCTOR_HINT
 from scs_eval.models.loading.sources import ModelSource
@@ -27,20 +28,22 @@ Facts = dict[str, str]
 
 
 @click.command()
-@one_model()
+@one_model(required=False)
 @source_options
 @options_from(
     DataRequest, into="data", helps={"n": f"Take this many images.  [default: {IMAGES}, or {LARGE_IMAGES} large ones]"}
 )
+@click.option("--system", is_flag=True, help="Tell what this installation computes with, not what a model is.")
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 @click.pass_context
 def command(
     context: click.Context,
-    model: str,
+    model: str | None,
     arch: str | None,
     weights: str | None,
     normalize: str | None,
     data: DataRequest,
+    system: bool,
     as_json: bool,
 ) -> None:
     """Tell what MODEL is: a file of weights, a zoo name, torchvision:NAME, timm:NAME or module:factory.
@@ -56,8 +59,15 @@ def command(
       scs-eval doctor my_checkpoint.pt --arch resnet20_bcos
       scs-eval doctor my_checkpoint.pt --arch my_network.py:MyNetwork
       scs-eval doctor my_network.py:build --data photographs
+      scs-eval doctor --system
     """
     from scs_eval.models.loading.load import is_file
+
+    if system == (model is not None):
+        raise click.UsageError("Expected MODEL or --system" + (", got both." if system else "."))
+    if model is None:
+        show(system_facts(), as_json=as_json)
+        return
 
     asked = ModelSource(model, model, arch=arch, weights=weights, normalize=normalize)
     facts: Facts = {

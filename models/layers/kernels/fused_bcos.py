@@ -1,0 +1,48 @@
+"""The B-cos layer with compiled passes: one convolution, then one pass over its responses each way."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scs_eval.models.explain.checkpointing import mark
+from scs_eval.models.explain.dynamic_linear import explanation_mode
+from scs_eval.models.layers.convolution import convolution_backward, convolve, laid_out_like
+from scs_eval.models.layers.kernels import fused
+from scs_eval.models.layers.kernels.autograd import differentiable_backward, empty_map, wanted
+from scs_eval.models.layers.kernels.bcos import EPS, Plan, aligned_responses, kernel_by_kernel, unit_by_unit
+
+
+class FusedAligned(torch.autograd.Function):
+    """`aligned_responses` outside explanation mode, for B other than 1 and one or two kernels per unit."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, plan: Plan) -> Tensor:
+        """Saves the response of every kernel and ‖patch‖."""
+        inner = fused.dense(x)
+        kernels = laid_out_like(inner, kernel_by_kernel(weight, plan))
+        responses = fused.dense(convolve(inner, kernels, plan.at))
+        norm = fused.patch_norm(inner, plan.at, EPS)
+        y = empty_map(responses, len(x), len(weight) // plan.max_out, *responses.shape[2:])
+        fused.align(responses, norm, y, b=plan.b, eps=EPS, scale=plan.scale)
+        ctx.save_for_backward(x, weight, kernels, responses, norm, mark(x, False))
+        ctx.plan = plan
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of x and weight. Under create_graph the formula is differentiated instead."""
+        x, weight, kernels, responses, norm, _ = ctx.saved_tensors
+        plan = ctx.plan
+        if torch.is_grad_enabled():
+            with explanation_mode(False):
+                formula = lambda x, w: aligned_responses(x, w, plan)  # noqa: E731
+                return *differentiable_backward(ctx, grad, formula, (x, weight)), None
+        flow, grad_norm = fused.align_backward(responses, norm, fused.dense(grad), b=plan.b, eps=EPS, scale=plan.scale)
+        needs_x, needs_weight = wanted(ctx, 0), wanted(ctx, 1)
+        inner = fused.dense(x)
+        grad_x, grad_weight = convolution_backward(flow, inner, kernels, plan.at, needs_x, needs_weight)
+        if needs_x:
+            grad_x = fused.dense(grad_x)
+            fused.add_norm_gradient(grad_x, inner, grad_norm, norm, plan.at)
+        return grad_x, unit_by_unit(grad_weight, plan) if needs_weight else None, None
