@@ -15,7 +15,7 @@ from pathlib import Path
 from scs_eval.errors import InputError
 
 _HOST = re.sub(r"[^A-Za-z0-9-]", "-", platform.node())[:40] or "host"
-_TEMPORARY = re.compile(rf"\.scs-eval-[0-9a-f]{{12}}\.{re.escape(_HOST)}\.(\d+)\.\d+")
+_TEMPORARY = re.compile(rf"\.scs-eval-[0-9a-f]{{12}}\.{re.escape(_HOST)}\.(\d+)-(\d+)\.\d+")
 _COUNTER = count()
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room on the disk, for this user, or in a file
@@ -50,13 +50,19 @@ def write_text(path: Path, text: str) -> None:
 def temporary_path(path: Path) -> Path:
     """A hidden path beside `path` that says which process it belongs to; short, however long the name is."""
     digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]
-    return path.with_name(f".scs-eval-{digest}.{_HOST}.{os.getpid()}.{next(_COUNTER)}")
+    process = os.getpid()
+    return path.with_name(f".scs-eval-{digest}.{_HOST}.{process}-{_start_of(process)}.{next(_COUNTER)}")
+
+
+def real_path(path: Path) -> Path:
+    """The path without symbolic links; of links that run in a circle, some path that cannot be opened."""
+    return Path(os.path.realpath(path))
 
 
 def remove_leftovers(directory: Path) -> None:
     """Remove what processes of this machine left in a directory when they were killed."""
     for path in directory.iterdir():
-        if (match := _TEMPORARY.fullmatch(path.name)) and not _is_running(int(match[1])):
+        if (match := _TEMPORARY.fullmatch(path.name)) and not _is_running(int(match[1]), int(match[2])):
             remove_tree(path)
 
 
@@ -116,13 +122,21 @@ def locked(directory: Path, *, busy: str) -> Iterator[None]:
             lock.release()
 
 
-def _is_running(process: int) -> bool:
+def _is_running(process: int, start: int) -> bool:
+    """Whether the process that began then is there; its number alone may be another's now."""
     if os.name == "nt":
         return True  # signal 0 would end it there
+    with suppress(PermissionError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+    return _start_of(process) in (start, 0)
+
+
+def _start_of(process: int) -> int:
+    """When a process began, in Linux's clock ticks; 0 if that cannot be known."""
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Generic, TypeVar
 
 from scs_eval.errors import InputError, check_name, did_you_mean
+from scs_eval.files import real_path
 
 T = TypeVar("T")
 LOG = logging.getLogger(__name__)
@@ -150,7 +151,7 @@ def load_plugin(path: str | Path) -> ModuleType:
     >>> bool((scs_eval.attribute(model, data.images, data.labels, method="bright") == data.images).all())
     True
     """
-    file = Path(path).resolve()
+    file = real_path(Path(path))
     if file not in _LOADED:
         _LOADED[file] = module_of_file(file)
         LOG.info("plugin %s loaded", file)

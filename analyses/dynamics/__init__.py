@@ -12,6 +12,7 @@ from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.dynamics.run_files import LAYERS, NORMS, RECORDS, read_description, read_table, structured
 from scs_eval.analyses.plotting import style
 from scs_eval.errors import InputError
+from scs_eval.files import real_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,7 +157,7 @@ def dynamics(directories: Sequence[str | Path], *, layer: str | None = None) -> 
     layer: whose exponents to draw, by name; by default the first of each run that has any.
     """
     paths = [Path(directory) for directory in directories]
-    names = [path.resolve().name for path in paths]
+    names = [real_path(path).name for path in paths]
     distinct = len(set(names)) == len(names)
     runs = tuple(_read(path, name if distinct else str(path)) for path, name in zip(paths, names, strict=True))
     compared = replace(Dynamics.of(runs, label="+".join(names)), layer=layer)

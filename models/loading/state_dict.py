@@ -78,6 +78,8 @@ def _unwrapped(content: Any) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """The innermost tensors by (printable) name, and in words what was taken off on the way."""
     undone: list[str] = []
     while isinstance(content, Mapping) and (key := _container(content)) is not None and len(undone) < DEEPEST:
+        if content[key] is content:
+            break
         content = content[key]
         undone.append(f"took {key!r}")
     if not isinstance(content, Mapping):

@@ -35,6 +35,7 @@ def read_torch(path: Path) -> Any:
     except (*DAMAGE, RecursionError) as error:
         text = re.sub(r"^\[.*?\] \. ", "", str(error).strip()) or type(error).__name__
         reason = re.split(r"\.\s|\n", text)[0]  # not what torch advises: to load it anyway
+        reason = reason if " " in reason else type(error).__name__  # the unpickler's are mere numbers
         raise InputError(f"{path.name} is not a torch checkpoint or is damaged: {reason}") from error
 
 

@@ -68,7 +68,7 @@ def load_data(
     for name, value, least in (("n", n, 1), ("seed", seed, 0), ("size", size, 1), ("resize", resize, size or 1)):
         _check_whole(name, value, least)
     if resize is not None and size is None:
-        raise InputError(f"expected a size to crop to with resize {resize}, got none; give both")
+        raise InputError(f"resize {resize} needs the size of the centre to cut out: give size=32 or --size 32 as well")
     _check_split(source, split)
     opened = open_source(source, labels, classes, split=split, data_dir=data_dir, num_classes=num_classes)
     if size is not None:

@@ -19,6 +19,7 @@ from torch import nn
 from scs_eval import __version__
 from scs_eval import cluster as cluster_jobs
 from scs_eval.errors import InputError
+from scs_eval.files import real_path
 from scs_eval.training.job import Job
 from scs_eval.training.loop import AfterEpoch, Outcome, TrainingLoop
 from scs_eval.training.network import build_network
@@ -92,7 +93,7 @@ def _refuse_impossible(job: Job, world: World) -> None:
         raise InputError(f"--amp computes in bfloat16, which {torch.cuda.get_device_name()} cannot; leave it out")
     if job.recipe.batch_size % world.size:
         raise InputError(f"batch_size: expected a multiple of {world.size} processes, got {job.recipe.batch_size}")
-    if job.init_from and job.init_from.resolve().parent == job.out.resolve():
+    if job.init_from and real_path(job.init_from).parent == real_path(job.out):
         raise InputError(f"--init-from {job.init_from} lies in --out, which is for the run's own files; choose another")
 
 

@@ -1,6 +1,7 @@
 """Files are replaced whole or not at all; what a killed process left is removed; one process holds a lock."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -83,8 +84,21 @@ def test_what_a_killed_process_left_is_removed_and_its_lock_is_free(tmp_path: Pa
     assert path.read_text() == "new"
 
 
+@pytest.mark.skipif(platform.system() != "Linux", reason="elsewhere a process is known by its number alone")
+def test_what_an_earlier_process_of_the_same_number_left_is_removed(tmp_path: Path) -> None:
+    """In a container that is started again, the command has the number that it had when it was killed."""
+    ours = temporary_path(tmp_path / "file")
+    process, start = ours.name.split(".")[-2].split("-")
+    assert int(process) == os.getpid()
+    earlier = tmp_path / ours.name.replace(f".{process}-{start}.", f".{process}-{int(start) + 1}.")
+    for path in (ours, earlier):
+        path.write_text("half")
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == [ours.name]
+
+
 def test_files_that_only_look_alike_stay(tmp_path: Path) -> None:
-    others = [".scs-eval-notes", ".out.99999.new", f".scs-eval-{'a' * 12}.other-machine.999999999.0"]
+    others = [".scs-eval-notes", ".out.99999.new", f".scs-eval-{'a' * 12}.other-machine.999999999-1.0"]
     for name in others:
         (tmp_path / name).write_text("mine")
     remove_leftovers(tmp_path)

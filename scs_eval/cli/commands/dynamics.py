@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from scs_eval.cli.output import checked_out, finish, out_option
+from scs_eval.files import real_path
 
 
 @click.command()
@@ -24,6 +25,6 @@ def command(directories: tuple[Path, ...], layer: str | None, out: Path | None) 
     """
     from scs_eval.analyses.dynamics import dynamics
 
-    names = [directory.resolve().name for directory in directories]
+    names = [real_path(directory).name for directory in directories]
     out = checked_out(out, analysis="dynamics", names=names)
     finish(dynamics(directories, layer=layer), out)
