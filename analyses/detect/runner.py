@@ -20,7 +20,7 @@ from scs_eval.analyses.core.inputs import (
     check_several_classes,
 )
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, logits_of
+from scs_eval.analyses.core.validation import check_answer, check_images, check_labels, check_names, logits_of
 from scs_eval.analyses.detect.gaussians import TiedGaussians
 from scs_eval.analyses.detect.options import DetectOptions
 from scs_eval.analyses.detect.parts import FIT, TEST, TRAIN, halves, roles
@@ -50,6 +50,7 @@ def run(
     progress: Progress | None = None,
 ) -> DetectResult:
     """See `scs_eval.detect`."""
+    check_names(label=label)
     options, wanted = options or DetectOptions(), dict(others or {})
     if not options.eps and not wanted:
         raise InputError("expected something to tell from clean images: an ε, or other images")
@@ -97,6 +98,7 @@ def _checked(model: nn.Module, data: Examples) -> tuple[str, ...]:
     names = data.class_names(model)
     check_labels(data.labels, images=data.images, classes=names)
     check_several_classes(names)
+    check_answer(model, data.images, classes=len(names))
     return names
 
 

@@ -180,6 +180,7 @@ class Result:
     job: Job
     status: str
     failed: bool = False
+    refused: bool = False
     stopped_by: int = 0
 
 
@@ -192,7 +193,8 @@ def train_all(jobs: Iterable[Job], *, log: str | None = None) -> Iterator[Result
         try:
             outcome = train(job, resume=True, after_epoch=after_epoch_for(log, job.out))
         except Exception as error:
-            yield Result(job, f"failed: {' '.join(str(error).split())}", failed=True)
+            wrong = isinstance(error, InputError)
+            yield Result(job, f"failed: {' '.join(str(error).split())}", failed=True, refused=wrong)
             continue
         yield Result(job, "stopped" if outcome.stopped_by else "trained", stopped_by=outcome.stopped_by)
         if outcome.stopped_by:

@@ -77,7 +77,7 @@ class RunDirectory:
     @contextmanager
     def held(self, *, weights: str, resume: bool, overwrite: bool) -> Iterator[None]:
         """Keep the directory for this process and its files, or say why it cannot be used."""
-        made = not self.directory.exists()
+        missing = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
         self._try_writing()
         busy = f"another process is training in {self.directory}; choose another --out, or wait"
         try:
@@ -87,9 +87,9 @@ class RunDirectory:
                     self._refuse_occupied(resume=resume)
                 yield
         finally:
-            if made:  # a request that is refused leaves nothing behind; what is not empty stays
+            for path in missing:  # a request that is refused leaves nothing behind; what is not empty stays
                 with suppress(OSError):
-                    self.directory.rmdir()
+                    path.rmdir()
 
     def check_space(self, *, needed: int) -> None:
         """Raise if the disk cannot hold the run."""

@@ -14,6 +14,9 @@ from hostile import refused, works_or_refused
 from torch import nn
 
 import scs_eval
+from scs_eval.analyses.catalogue import ENTRIES
+from scs_eval.analyses.certify.options import CertifyOptions
+from scs_eval.analyses.detect.options import DetectOptions
 
 
 def _localisation(model: Any, images: Any, labels: Any, *, classes: Any, **more: Any) -> Any:
@@ -42,6 +45,9 @@ ANALYSES: dict[str, Callable[..., Any]] = {
     ),
     "localisation": _named(_localisation),
     "pgd": _named(scs_eval.pgd, eps=[0.01], scorecard=None),
+    "corruptions": _named(scs_eval.corruptions, names=["brightness"]),
+    "detect": _named(scs_eval.detect, options=DetectOptions(eps=(0.01,))),
+    "certify": _named(scs_eval.certify, options=CertifyOptions(samples=20, guesses=5, attack=False)),
     "compare": _named(
         lambda model, images, labels, **more: scs_eval.compare(
             {"a": model}, images, labels, analyses=["accuracy"], **more
@@ -49,6 +55,11 @@ ANALYSES: dict[str, Callable[..., Any]] = {
     ),
 }
 ALL = {**ANALYSES, "attribute": scs_eval.attribute}
+OTHERS = {"scorecard", "study", "dynamics"}  # below, of a plan, of records
+
+
+def test_every_analysis_is_here() -> None:
+    assert ANALYSES.keys() | OTHERS == {name for name, entry in ENTRIES.items() if entry.function}
 
 
 def data() -> scs_eval.ImageData:

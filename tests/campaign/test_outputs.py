@@ -93,6 +93,37 @@ def test_a_note_beside_a_part_is_never_deleted(tmp_path: Path) -> None:
     assert (tmp_path / "o" / "accuracy" / "note.txt").read_text() == "mine"
 
 
+CIRCLES = [
+    ["accuracy", "LOOP.safetensors"], [*ACCURACY, "--weights", "LOOP.pt"], [*ACCURACY, "--data", "LOOP"],
+    [*ACCURACY, "--data", "LOOP/cats"], [*ACCURACY, "--data", "LOOP.npz"], [*ACCURACY, "--out", "LOOP"],
+    [*ACCURACY, "--out", "LOOP/inside"], [*ACCURACY, "--indices", "LOOP"], [*ACCURACY, "--plugin", "LOOP.py"],
+    ["accuracy", "LOOP.py:net"], ["accuracy", MODEL, "--data", "cifar10", "--data-dir", "LOOP"],
+    ["localisation", MODEL, "--grids", "LOOP.csv"], ["corruptions", MODEL, "--files", "LOOP"], ["dynamics", "LOOP"],
+    ["dynamics", "a", "--out", "LOOP"], ["doctor", "LOOP.pt"], ["compare", MODEL, "--out", "LOOP"],
+    ["export", MODEL, "--out", "LOOP.onnx"], ["train", MODEL, "--out", "LOOP"], ["train", MODEL, "--data", "LOOP"],
+    ["train", MODEL, "--init-from", "LOOP.safetensors"], ["study", "LOOP.toml"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", CIRCLES, ids=" ".join)
+def test_links_that_run_in_a_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCS_EVAL_DATA", str(tmp_path))
+    for suffix in ("", ".pt", ".safetensors", ".npz", ".csv", ".py", ".onnx", ".toml"):
+        (tmp_path / f"LOOP{suffix}").symlink_to(f"LOOP{suffix}")
+    before = set(tmp_path.iterdir())
+    assert_refused(command(*words))
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_many_trainings_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    run = command("zoo", "train", MODEL, "--out", str(tmp_path / "loop"), "--data-dir", str(tmp_path))
+    assert run.code == 2
+    assert run.stderr.startswith(f"{MODEL}: failed: ")
+    assert len(run.stderr.splitlines()) == 1
+
+
 TRAINED = [
     "model.safetensors",
     "records.csv",

@@ -79,6 +79,10 @@ def test_a_state_dict_that_contains_itself(refusal, tmp_path) -> None:
     content["state_dict"] = content
     torch.save(content, tmp_path / "a.pt")
     assert "holds no tensors by name" in refusal(tmp_path / "a.pt")
+    content.update(state())
+    torch.save(content, tmp_path / "b.pt")
+    assert read_state(tmp_path / "b.pt").state.keys() == state().keys()
+    assert read_state(tmp_path / "b.pt").undone == (), "nothing was taken off"
 
 
 def test_an_endless_name(refusal, tmp_path) -> None:
@@ -196,6 +200,13 @@ def test_every_truncation_is_an_error_of_one_line(tmp_path) -> None:
                 load_model(path, arch="rohrer25k_conv")
             assert "\n" not in str(caught.value)
             assert "weights_only" not in str(caught.value)
+
+
+def test_a_text_is_called_damaged_in_words(tmp_path) -> None:
+    """The unpickler's own reason is the number of a character."""
+    (tmp_path / "a.pt").write_bytes(b"hello")
+    with pytest.raises(InputError, match=r"a\.pt is not a torch checkpoint or is damaged: KeyError$"):
+        load_model(tmp_path / "a.pt")
 
 
 class Trap:

@@ -144,14 +144,14 @@ def _names(pattern: str) -> list[str]:
 def _train_here(jobs: list[Job], log: str | None) -> None:
     from scs_eval.training.run import train_all
 
-    failed = False
+    failures = []  # whether each was a wrong request
     for result in train_all(jobs, log=log):
         say(f"{result.job.label}: {result.status}", err=result.failed)
-        failed = failed or result.failed
+        failures += [result.refused] if result.failed else []
         if result.stopped_by:
             say("Stopped; the same command goes on.", err=True)
             sys.exit(128 + result.stopped_by)
-    sys.exit(1 if failed else 0)
+    sys.exit((2 if all(failures) else 1) if failures else 0)
 
 
 def _submit(jobs: list[Job], cluster: str, logs: Path, parameters: dict[str, Any], log: str | None) -> None:
