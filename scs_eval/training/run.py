@@ -20,6 +20,8 @@ from scs_eval import __version__
 from scs_eval import cluster as cluster_jobs
 from scs_eval.errors import InputError
 from scs_eval.files import real_path
+from scs_eval.models.loading.limits import check_file
+from scs_eval.models.loading.load import is_file
 from scs_eval.training.job import Job
 from scs_eval.training.loop import AfterEpoch, Outcome, TrainingLoop
 from scs_eval.training.network import build_network
@@ -93,6 +95,8 @@ def _refuse_impossible(job: Job, world: World) -> None:
         raise InputError(f"--amp computes in bfloat16, which {torch.cuda.get_device_name()} cannot; leave it out")
     if job.recipe.batch_size % world.size:
         raise InputError(f"batch_size: expected a multiple of {world.size} processes, got {job.recipe.batch_size}")
+    if job.init_from and is_file(job.init_from):
+        check_file(job.init_from)  # now, not after the images are read or downloaded
     if job.init_from and real_path(job.init_from).parent == real_path(job.out):
         raise InputError(f"--init-from {job.init_from} lies in --out, which is for the run's own files; choose another")
 

@@ -3,9 +3,19 @@
 from pathlib import Path
 
 import pytest
-from hostile import assert_refused, command
+from hostile import assert_refused, command, few_images
+
+from scs_eval.data import cifar10
 
 MODEL = "rohrer25k_conv"
+
+
+@pytest.fixture(autouse=True)
+def _few_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a network a failed download would pass for a refusal."""
+    monkeypatch.setattr(cifar10, "read_cifar10", few_images)
+
+
 EPS = [
     "", ":", "::", "0.1:", ":0.1", "0.1:0.2:", "0.1:0.2:0", "0.1:0.2:-3", "0.1:0.2:1.5", "0.1:0.2:1000000000000",
     "0.2:0.1", "-0.1:0.1", "nan", "inf", "0.1:inf", "8/0", "8/255/2", "1/²", "a", "0.1,,0.2", "0.1;0.2", "9" * 5000,
@@ -45,7 +55,8 @@ TRAINING = [
     ("--epochs", "1.5"), ("--epochs", "9" * 5000), ("--batch-size", "0"), ("--weight-decay", "-1"),
     ("--weight-decay", "inf"), ("--label-smoothing", "2"), ("--optimizer", "nothing"), ("--seed", "-1"),
     ("--seed", str(2**70)), ("--recipe", "nothing"), ("--validation", "-5"), ("--validation", "60000"),
-    ("--train-images", "0"), ("--data", "nothing"), ("--init-from", "nothing.pt"), ("--schedule", "nothing"),
+    ("--train-images", "-1"), ("--train-images", "60000"),
+    ("--data", "nothing"), ("--init-from", "nothing.pt"), ("--schedule", "nothing"),
 ]  # fmt: skip
 
 
@@ -58,13 +69,13 @@ def test_training(tmp_path: Path, option: str, value: str) -> None:
 
 WORDS = [
     ("saliency", "--method", "nothing"), ("saliency", "--method", "\x1b[31m"), ("saliency", "--class", "unicorn"),
-    ("saliency", "--index", "99999999"), ("saliency", "--normalize", "0.5,inf"), ("saliency", "--normalize", "0.5,0"),
+    ("saliency", "--indices", "99999999"), ("saliency", "--normalize", "0.5,inf"), ("saliency", "--normalize", "0.5,0"),
     ("saliency", "--normalize", "nan"), ("saliency", "--normalize", "0.5,"), ("saliency", "--device", "cuda:99"),
     ("saliency", "--device", "nothing"), ("saliency", "--data", "nothing"), ("saliency", "--arch", "nothing"),
     ("saliency", "--weights", "nothing.pt"), ("pgd", "--attack", "nothing"), ("pgd", "--norm", "l3"),
     ("pgd", "--loss", "nothing"), ("localisation", "--protocol", "nothing"), ("localisation", "--grids", "nothing.csv"),
-    ("faithfulness", "--method", ""), ("compare", "--analyses", "nothing"), ("compare", "--size", "pgd=²"),
-    ("compare", "--size", "pgd"), ("compare", "--fail-if", "accuracy"), ("compare", "--fail-if", "accuracy < ²"),
+    ("faithfulness", "--method", ""), ("compare", "--analyses", "nothing"), ("compare", "--images", "pgd=²"),
+    ("compare", "--images", "pgd"), ("compare", "--fail-if", "accuracy"), ("compare", "--fail-if", "accuracy < ²"),
     ("compare", "--fail-if", "__import__('os') < 1"), ("compare", "--fail-if", "accuracy < " + "9" * 5000),
     ("data", "--size", "100000"), ("convert", "--layer", "nothing"), ("dynamics", "nothing", ""), ("models", "@", "@"),
 ]  # fmt: skip

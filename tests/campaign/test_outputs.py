@@ -3,9 +3,19 @@
 from pathlib import Path
 
 import pytest
-from hostile import assert_refused, command
+from hostile import assert_refused, command, few_images
+
+from scs_eval.data import cifar10
 
 MODEL = "rohrer25k_conv"
+
+
+@pytest.fixture(autouse=True)
+def _few_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a network a failed download would pass for a refusal."""
+    monkeypatch.setattr(cifar10, "read_cifar10", few_images)
+
+
 ACCURACY = ["accuracy", MODEL, "-n", "10"]
 
 
@@ -97,8 +107,8 @@ CIRCLES = [
     ["accuracy", "LOOP.safetensors"], [*ACCURACY, "--weights", "LOOP.pt"], [*ACCURACY, "--data", "LOOP"],
     [*ACCURACY, "--data", "LOOP/cats"], [*ACCURACY, "--data", "LOOP.npz"], [*ACCURACY, "--out", "LOOP"],
     [*ACCURACY, "--out", "LOOP/inside"], [*ACCURACY, "--indices", "LOOP"], [*ACCURACY, "--plugin", "LOOP.py"],
-    ["accuracy", "LOOP.py:net"], ["accuracy", MODEL, "--data", "cifar10", "--data-dir", "LOOP"],
-    ["localisation", MODEL, "--grids", "LOOP.csv"], ["corruptions", MODEL, "--files", "LOOP"], ["dynamics", "LOOP"],
+    ["accuracy", "LOOP.py:net"], ["localisation", MODEL, "--grids", "LOOP.csv"],
+    ["corruptions", MODEL, "--files", "LOOP"], ["dynamics", "LOOP"],
     ["dynamics", "a", "--out", "LOOP"], ["doctor", "LOOP.pt"], ["compare", MODEL, "--out", "LOOP"],
     ["export", MODEL, "--out", "LOOP.onnx"], ["train", MODEL, "--out", "LOOP"], ["train", MODEL, "--data", "LOOP"],
     ["train", MODEL, "--init-from", "LOOP.safetensors"], ["study", "LOOP.toml"],
@@ -125,7 +135,6 @@ def test_many_trainings_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 TRAINED = [
-    "model.safetensors",
     "records.csv",
     "layers.csv",
     "norms.csv",
@@ -144,3 +153,16 @@ def test_training_leaves_strangers_files_alone(tmp_path: Path, name: str, overwr
     words = ["train", "--model", MODEL, "--out", str(run), "--data-dir", str(tmp_path)]
     assert_refused(command(*words, *(["--overwrite"] if overwrite else [])))
     assert (run / name).read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_training_beside_weights_of_others(tmp_path: Path, overwrite: bool) -> None:
+    """They are no finished run: only what the run's own manifest names is."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "model.safetensors").write_bytes(b"mine")
+    words = ["train", "--model", MODEL, "--out", str(run), "--epochs", "1", "--batch-size", "20"]
+    done = command(*words, *(["--overwrite"] if overwrite else []))
+    assert done.code == 0, done.stderr
+    assert (run / f"{MODEL}.safetensors").is_file()
+    assert (run / "model.safetensors").read_bytes() == b"mine"

@@ -100,9 +100,16 @@ main()
 """
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _images_as_before():
+    """Before `whole`, which installs others for the module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cifar10, "read_cifar10", cifar10.read_cifar10)  # restores it afterwards
+        yield
+
+
 @pytest.fixture(autouse=True)
-def _tiny(monkeypatch):
-    monkeypatch.setattr(cifar10, "read_cifar10", cifar10.read_cifar10)  # restores it afterwards
+def _tiny():
     install()
     original = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     yield
