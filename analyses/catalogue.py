@@ -13,7 +13,7 @@ from scs_eval.plugins import Registry
 
 HIGHER, LOWER, NEITHER = 1, -1, 0
 # What an analysis depends on besides the model, its images and the seed.
-Need = Literal["labels", "gradient", "method", "eps", "shown eps", "grids", "twin", "facts"]
+Need = Literal["labels", "gradient", "method", "metrics", "attacks", "eps", "shown eps", "grids", "twin", "facts"]
 # What `size` counts: images, grids of the pointing game, or the images in those grids.
 Unit = Literal["image", "grid", "cell"]
 # What is made once for all models of a comparison, by `function(tasks, count=…)`.
@@ -30,6 +30,10 @@ class Headline:
     at_eps: one such number for every ε of the sweep, or for those that the summary shows; called pgd@8/255.
     words_of_difference: what a model is that has less, and one that has more of it than its reference.
     unit: what its examples are, if not what the analysis counts.
+
+    >>> import scs_eval
+    >>> scs_eval.Headline("sureness", "largest probability", lambda result: result.largest, better=1).unit is None
+    True
     """
 
     name: str
@@ -56,6 +60,11 @@ class Analysis:
     needs: see `Need`. metrics: its headlines.
     curve: what its figure tells, if it stands among the page's curves. pictures: its figure shows pictures, not lines.
     row_per_image: its summary has one, and so is not on the page.
+
+    >>> import scs_eval
+    >>> entry = scs_eval.Analysis("sureness", "Sureness", "How sure is it?", run="my_package.sureness:run")
+    >>> entry.module
+    'scs_eval.analyses.sureness'
     """
 
     name: str
@@ -214,7 +223,7 @@ for _entry in (
         "pgd", "Robustness", "How large a change of the image fools the model, and is that robustness real?",
         command="Attack each model with ever larger changes, and check whether its robustness is real.", function="pgd",
         kinds=f"{ROOMS}.pgd.result", run=f"{ROOMS}.pgd.task:run", size=200, cost=260,
-        needs=("labels", "gradient", "eps", "twin"),
+        needs=("labels", "gradient", "attacks", "eps", "twin"),
         metrics=(
             Headline(
                 "robust_area", "area under accuracy against ε", lambda result: result.areas, HIGHER,
@@ -288,7 +297,7 @@ for _entry in (
         "faithfulness", "Faithfulness", "Do the maps say what the model does?",
         command="Test whether maps say what the model does, against a random and an edge map.", function="faithfulness",
         kinds=f"{ROOMS}.faithfulness.result", run=f"{ROOMS}.faithfulness.task:run", size=24, cost=330,
-        needs=("gradient", "method"),
+        needs=("gradient", "method", "metrics"),
         metrics=tuple(  # of the first method; the others are controls
             Headline(name, words, lambda result, name=name: result.scores[name][0], better)
             for name, words, better in (
@@ -322,3 +331,4 @@ for _entry in (
     ),
 ):  # fmt: skip
     register_analysis(_entry)
+ENTRIES.close()

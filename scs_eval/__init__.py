@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.attribution.quantus_metrics import explain_func as explain_func
     from scs_eval.analyses.calibration import calibration as calibration
     from scs_eval.analyses.catalogue import Analysis as Analysis
+    from scs_eval.analyses.catalogue import Headline as Headline
     from scs_eval.analyses.catalogue import register_analysis as register_analysis
     from scs_eval.analyses.certify import certify as certify
     from scs_eval.analyses.compare import compare as compare
@@ -68,6 +69,7 @@ _HOME = {
     "Attack": "scs_eval.analyses.attacks.config",
     "AttackKind": "scs_eval.analyses.attacks.kinds",
     "FaithfulnessOptions": "scs_eval.analyses.faithfulness",
+    "Headline": "scs_eval.analyses.catalogue",
     "ImageData": "scs_eval.data",
     "InputError": "scs_eval.errors",
     "LocalisationOptions": "scs_eval.analyses.localisation",

@@ -11,6 +11,13 @@ class InputError(ValueError):
     The message is one line: what was expected, what came, what to do. The command line prints it and exits with 2;
     any other exception is a failure of the work and exits with 1. What a file or a name brought into it cannot write
     to the terminal: see `printable`.
+
+    >>> import scs_eval
+    >>> try:
+    ...     scs_eval.load_model("rohrer100k_scss", weights="none")
+    ... except scs_eval.InputError as error:
+    ...     print(error)
+    unknown model 'rohrer100k_scss'; did you mean rohrer100k_scs...
     """
 
     def __str__(self) -> str:

@@ -9,7 +9,9 @@ Groups are scs_eval.methods, .attacks, .metrics, .data, .models and .analyses. A
 group takes, or anything whose import registers it by that name.
 """
 
+import hashlib
 import importlib.util
+import inspect
 import logging
 import sys
 import warnings
@@ -38,6 +40,15 @@ class Registry(MutableMapping[str, T], Generic[T]):
         self._records: dict[str, T] = {}
         self._origins: dict[str, str] = {}
         self._asked = False
+        self._ours: frozenset[str] = frozenset()
+
+    def close(self) -> None:
+        """What is registered by now is this package's own; what comes after is from outside."""
+        self._ours = frozenset(self._records)
+
+    def from_outside(self) -> list[str]:
+        """Names that plugins and installed packages registered."""
+        return [name for name in self if name not in self._ours]
 
     def add(self, name: str, record: T, *, origin: object = None) -> T:
         """Make a record known by its name; one that is taken raises, but by the same function defined anew.
@@ -108,6 +119,22 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return len(self._records)
 
 
+def code_digest(function: object) -> str:
+    """A digest of the file that a function is defined in, so that kept work is not taken for that of other code.
+
+    Of a function without a file, as in a notebook, its own source; empty where there is neither.
+    """
+    code = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
+    try:
+        source = Path(inspect.getfile(code)).read_bytes()
+    except (TypeError, OSError):
+        try:
+            source = inspect.getsource(code).encode()
+        except (TypeError, OSError):
+            return ""
+    return hashlib.sha256(source).hexdigest()[:16]
+
+
 def _place(origin: object) -> str | None:
     """Where a function or class was defined."""
     name = getattr(origin, "__qualname__", "<lambda>")  # which names none
@@ -130,6 +157,25 @@ def module_of_file(path: Path) -> ModuleType:
     except Exception as error:  # the user's code may raise anything
         raise InputError(f"{path.name} failed: {type(error).__name__}: {error}") from error
     return module
+
+
+REGISTRIES = {
+    "methods": "scs_eval.analyses.attribution.methods:METHODS",
+    "attacks": "scs_eval.analyses.attacks.kinds:ATTACKS",
+    "metrics": "scs_eval.analyses.attribution.metric_records:METRICS",
+    "data": "scs_eval.data.own:OWN_DATA",
+    "models": "scs_eval.models.zoo.registry:OWN",
+    "analyses": "scs_eval.analyses.catalogue:ENTRIES",
+}
+
+
+def names_from_outside() -> dict[str, list[str]]:
+    """What plugins and installed packages registered, by kind; kinds of which there is nothing are left out."""
+    names = {}
+    for kind, location in REGISTRIES.items():
+        module, _, registry = location.partition(":")
+        names[kind] = getattr(import_module(module), registry).from_outside()
+    return {kind: some for kind, some in names.items() if some}
 
 
 _LOADED: dict[Path, ModuleType] = {}

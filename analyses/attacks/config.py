@@ -23,6 +23,12 @@ class Attack:
     random_start: from a random point of the ball, else from the image; without it a second start would be the first.
     targeted: towards one wrong class, the most likely first; restart r heads for the r-th.
     malt: the class first that a linear model would reach first (`targets.py`); only if targeted.
+
+    >>> import scs_eval
+    >>> attack = scs_eval.Attack(name="apgd", norm="l2", steps=5)
+    >>> data = scs_eval.load_data("sample", n=3)
+    >>> scs_eval.pgd("rohrer25k_scs", data, eps=[0.1], attacks=[attack], scorecard=None).min_eps.shape
+    (3,)
     """
 
     name: str = "pgd"

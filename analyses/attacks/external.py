@@ -66,7 +66,9 @@ def _points(objective: Objective, ball: Ball, settings: Attack, eps: float, seed
             points = _run_function(objective, ball, settings, eps, seed)
     except InputError:
         raise
-    except (TypeError, ValueError, AttributeError, RuntimeError, AssertionError, NotImplementedError) as error:
+    except ImportError as error:  # of a package that only this attack needs
+        raise InputError(f"the attack {settings.name} needs another package: {error}") from error
+    except (TypeError, ValueError, LookupError, AttributeError, RuntimeError, AssertionError) as error:
         raise InputError(f"the attack {settings.name} cannot attack this model: {error}") from error
     if not isinstance(points, Tensor) or points.shape != ball.centre.shape:
         got = f"shape {tuple(points.shape)}" if isinstance(points, Tensor) else type(points).__name__

@@ -51,7 +51,11 @@ def run_foolbox(name: str, objective: Objective, ball: Ball, settings: Attack, e
 
 def made(kind: Any, settings: Attack) -> Any:
     """An instance with our settings by their names there, as far as the class has them."""
-    ours = {"steps": settings.steps, "rel_stepsize": settings.rel_step_size, "random_start": settings.random_start}
+    from foolbox import distances
+
+    ours: dict[str, Any] = {"steps": settings.steps, "rel_stepsize": settings.rel_step_size}
+    ours["random_start"] = settings.random_start
+    ours["distance"] = {"linf": distances.linf, "l2": distances.l2}[settings.norm]
     known = inspect.signature(kind).parameters
     required = [
         parameter.name

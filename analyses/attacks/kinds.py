@@ -23,6 +23,14 @@ class AttackKind:
     source: the paper. does: what it does, in words. norms: of the balls it can stay in.
     steps: its usual budget; unit: what a step is. cost: of a step, in gradients of an image.
     reads: which settings of an `Attack` it heeds besides the norm and the restarts. function: of one from outside.
+
+    >>> import scs_eval
+    >>> kind = scs_eval.AttackKind(
+    ...     name="fade", source="an example", does="towards grey", steps=1,
+    ...     function=lambda model, images, labels, eps: images + eps * (0.5 - images).sign(),
+    ... )
+    >>> scs_eval.register_attack(kind).norms
+    ('linf', 'l2')
     """
 
     name: str
@@ -79,6 +87,7 @@ for _kind in (
     ),
 ):
     ATTACKS.add(_kind.name, _kind)
+ATTACKS.close()
 PASSED: dict[str, AttackKind] = {}  # functions that were passed where a name is accepted, by theirs
 
 

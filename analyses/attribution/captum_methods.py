@@ -32,6 +32,7 @@ GRADIENTS = ("Saliency", "GuidedBackprop", "Deconvolution")  # the change of the
 RANDOM = ("GradientShap", "LayerGradientShap", "Lime", "KernelShap", "ShapleyValueSampling")
 FEW = {"DeepLift": 2, "LayerDeepLift": 2, "GradientShap": 5, "LayerGradientShap": 5}
 MANY = ("IntegratedGradients", "Conductance", "Shap", "Influence", "Ablation", "Occlusion", "Lime", "Shapley")
+TINY = 1e-12  # added to a denominator
 COSTLY = 50  # forward passes, or more: what a class does besides is its own affair
 
 
@@ -98,12 +99,23 @@ def explain(kind: Any, model: nn.Module, images: Tensor, targets: Tensor, option
 
 def _some(kind: Any, model: nn.Module, images: Tensor, targets: Tensor, options: MapOptions) -> Tensor:
     copied = own_copy(model)  # for captum to hook into
+    if "LRP" in kind.__name__:
+        _give_rules(copied)
     layer = last_convolution(copied, images[:1], method=f"{CAPTUM}{kind.__name__}") if _is_layer(kind) else None
     maps = []
     for classes in targets.unbind(1):
         with seeded([options.seed]):
             maps.append(_attributions(kind, copied, layer, images, classes, options))
     return torch.stack(maps, 1)
+
+
+def _give_rules(model: nn.Module) -> None:
+    """Let relevance pass through what only reshapes its input, for which captum's LRP has no rule of its own."""
+    from captum.attr._utils.lrp_rules import EpsilonRule
+
+    for module in model.modules():
+        if isinstance(module, nn.Flatten | nn.Unflatten | nn.Identity):
+            module.rule = EpsilonRule(epsilon=TINY)  # what captum reads
 
 
 def _attributions(

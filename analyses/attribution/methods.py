@@ -55,6 +55,16 @@ class Method:
     local: the map is 0 wherever the logit does not depend on the image. shares_passes: K classes cost one forward pass.
     image_by_image: images are not explained in batches. at_encoding: always of what enters the first layer, [x, 1−x].
     published: whether the maps of the B-cos authors' code are reproduced.
+
+    >>> import scs_eval
+    >>> method = scs_eval.Method(
+    ...     name="brightness", label="brightness", source="an example", measures="the image itself", fails="always",
+    ...     function=lambda model, images, targets, options: images[:, None].expand(-1, targets.shape[1], -1, -1, -1),
+    ... )
+    >>> data = scs_eval.load_data("sample", n=2)
+    >>> maps = scs_eval.attribute("rohrer25k_scs", data.images, data.labels, method=method)
+    >>> bool((maps == data.images).all())
+    True
     """
 
     name: str
@@ -340,6 +350,7 @@ METHODS: Registry[Method] = Registry(
 )
 for _method in _METHODS:
     METHODS.add(_method.name, _method)
+METHODS.close()
 PASSED: dict[str, Method] = {}  # functions that were passed where a name is accepted, by theirs
 CAPTUM = "captum:"
 

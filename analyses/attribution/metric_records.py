@@ -23,6 +23,14 @@ class Metric:
     words: what being below, at or above the random map means, where that is neither better nor worse.
     cost: forward passes for an image of 32×32, with the settings by default. needs: see `Need`.
     family: metrics of one family are tested together (Holm). function: of a metric from outside.
+
+    >>> import scs_eval
+    >>> metric = scs_eval.Metric(
+    ...     name="peak", head="peak ↓", formula="largest |value|", source="an example", better=-1,
+    ...     function=lambda model, images, targets, maps: maps.abs().flatten(1).amax(1),
+    ... )
+    >>> scs_eval.register_metric(metric).direction
+    'lower is better'
     """
 
     name: str
@@ -105,6 +113,7 @@ for _metric in (
     ),
 ):  # fmt: skip
     METRICS.add(_metric.name, _metric)
+METRICS.close()
 PASSED: dict[str, Metric] = {}  # functions that were passed where a name is accepted, by theirs
 
 

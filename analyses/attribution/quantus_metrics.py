@@ -21,7 +21,7 @@ from scs_eval.errors import InputError, did_you_mean
 # One number for each image, and no talk.
 MANNERS = {
     "disable_warnings": True, "display_progressbar": False, "return_aggregate": False, "return_auc_per_sample": True,
-    "return_average_correlation": True, "return_last_correlation": True,
+    "return_average_correlation": True,
 }  # fmt: skip
 
 
@@ -65,7 +65,11 @@ def _class(name: str) -> Any:
         from quantus.metrics.base import Metric as Base
     except ModuleNotFoundError as error:
         raise InputError(f"quantus:{name} needs the package quantus: pip install quantus") from error
-    kinds = {key: value for key, value in vars(quantus).items() if inspect.isclass(value) and issubclass(value, Base)}
+    kinds = {
+        key: value
+        for key, value in vars(quantus).items()
+        if inspect.isclass(value) and issubclass(value, Base) and value is not Base
+    }
     if name not in kinds:
         hint = did_you_mean(name, kinds, otherwise="its names have capitals: quantus:Sparseness", most=2)
         raise InputError(f"Quantus has no metric {name!r}; {hint}")

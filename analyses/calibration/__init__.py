@@ -35,6 +35,11 @@ def calibration(
     images: arrays, or data that bring labels, classes and indices. bins: of equal mass, for the reliability curve and
     the expected calibration error. seed: of the halves: each is scaled by the temperature that was fitted on the other,
     so no image is scaled by one that it helped to choose.
+
+    >>> import scs_eval
+    >>> result = scs_eval.calibration("rohrer25k_scs", scs_eval.load_data("sample", n=100), bins=5)
+    >>> result.brier.shape
+    (2, 100)
     """
     check_names(label=label)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)

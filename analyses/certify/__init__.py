@@ -34,6 +34,12 @@ def certify(
     images: arrays, or data that bring labels, classes and indices. progress: is told how many more images are done;
     each counts for every σ: once for the proof, once for the attack, once for its check. checkpoint: a file to resume
     from.
+
+    >>> import scs_eval
+    >>> from scs_eval.analyses.certify.options import CertifyOptions
+    >>> few = CertifyOptions(sigma=(0.1,), samples=100, guesses=20, draws=1)
+    >>> scs_eval.certify("rohrer25k_scs", scs_eval.load_data("sample", n=2), options=few).proven.shape
+    (1, 2)
     """
     from scs_eval.analyses.certify.runner import run
 

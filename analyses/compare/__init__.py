@@ -11,12 +11,15 @@ import numpy as np
 from torch import nn
 
 from scs_eval.analyses.accuracy import Known
+from scs_eval.analyses.attacks.own_attacks import AttackLike
+from scs_eval.analyses.attribution.own_methods import MethodLike
+from scs_eval.analyses.attribution.own_metrics import MetricLike
 from scs_eval.analyses.compare.metrics import metrics_of, values_of
 from scs_eval.analyses.compare.result import CompareResult, stacked
-from scs_eval.analyses.compare.steps import Advance, Setup, make_setup, make_steps, run_step
+from scs_eval.analyses.compare.steps import DEFAULT_ATTACKS, Advance, Setup, make_setup, make_steps, run_step
 from scs_eval.analyses.core.cache import ResultCache
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike
-from scs_eval.analyses.core.result import COMPARISONS, Result
+from scs_eval.analyses.core.result import Result, comparison_class
 from scs_eval.analyses.core.validation import check_names
 from scs_eval.images import Images
 
@@ -31,7 +34,9 @@ def compare(
     *,
     classes: Sequence[str] | None = None,
     analyses: Sequence[str] | None = None,
-    method: str = "wx",
+    method: MethodLike = "wx",
+    metrics: Sequence[MetricLike] = (),
+    attacks: Sequence[AttackLike] = DEFAULT_ATTACKS,
     eps: Sequence[float] = EPS,
     sizes: Mapping[str, int] | None = None,
     indices: ArrayLike | None = None,
@@ -50,17 +55,27 @@ def compare(
     images: for all models, as arrays or as data that bring labels, classes and indices; or arrays for each label, where
     models take other sizes of the same images. A model may be a name.
     analyses: some of those that the catalogue has `run` for; by default all. method: the attribution of localisation,
-    attacked and faithfulness. eps: of the attacks. sizes: analysis → how many of the images, from the first, it takes
-    (localisation: grids), where that is not as the catalogue says. store: where finished work is kept and found.
+    attacked and faithfulness, as `attribute` takes it. metrics: of maps, besides ours, as `faithfulness` takes them.
+    attacks: as `pgd` takes them. eps: of the attacks.
+    sizes: analysis → how many of the images, from the first, it takes (localisation: grids), where that is not as the
+    catalogue says. store: where finished work is kept and found.
     known: further facts for the table of accuracy. twins: label → name and network for the scorecard's transfer attack.
     references: label → label of the model that it is compared with; by default as the rule of `references_of` has it.
     begin: told the cost of what is to be done and how many steps are finished already; advance: told how much of that
     cost is done more, and what is being worked on. only: do the steps of this model alone, for a store that others
     fill as well; grids are still chosen for all, and the result is of this model.
+
+    >>> import scs_eval
+    >>> data = scs_eval.load_data("sample", n=40)
+    >>> names = ("rohrer25k_scs", "rohrer25k_conv")
+    >>> result = scs_eval.compare({name: name for name in names}, data, analyses=["accuracy"])
+    >>> result.models, result.to_dataframe()["metric"].unique().tolist()
+    (('rohrer25k_scs', 'rohrer25k_conv'), ['accuracy'])
     """
     check_names(label=label)
     setup = make_setup(
-        models, images, labels, classes=classes, analyses=analyses, method=method, eps=tuple(eps),
+        models, images, labels, classes=classes, analyses=analyses, method=method, metrics=metrics,
+        attacks=attacks, eps=tuple(eps),
         sizes=sizes or {}, indices=indices, seed=seed, store=store, known=known or {}, twins=twins or {},
     )  # fmt: skip
     steps = [step for step in make_steps(setup) if only in (None, step.model)]
@@ -82,10 +97,10 @@ def compare(
 
 
 def _result(setup: Setup, results: Results, *, label: str, references: dict[str, str]) -> CompareResult:
-    metrics = metrics_of(setup.analyses, setup.eps)
+    metrics = metrics_of(setup.analyses, setup.eps, setup.metrics)
     columns = [[values_of(metric, results[name]) for name in results] for metric in metrics]
     parts = {
-        analysis: replace(COMPARISONS[type(members[0])].of(members, label=label), references=references)
+        analysis: replace(comparison_class(members[0]).of(members, label=label), references=references)
         for analysis in setup.analyses
         if (members := [results[name][analysis] for name in results if analysis in results[name]])
     }

@@ -11,6 +11,7 @@ from scs_eval.errors import InputError, did_you_mean
 from scs_eval.ranges import parse_number
 
 if TYPE_CHECKING:
+    from scs_eval.analyses.attribution.metric_records import Metric
     from scs_eval.analyses.compare.result import CompareResult
 
 SIGNS: dict[str, Callable[[float, float], bool]] = {
@@ -42,12 +43,17 @@ class Gate:
 
 
 def parse_gates(
-    conditions: Sequence[str], *, models: Sequence[str], analyses: Sequence[str], eps: Sequence[float]
+    conditions: Sequence[str],
+    *,
+    models: Sequence[str],
+    analyses: Sequence[str],
+    eps: Sequence[float],
+    own: "Sequence[Metric]" = (),
 ) -> list[Gate]:
-    """The gates, checked against what a comparison of these models by these analyses will know."""
+    """The gates, checked against what a comparison of these models by these analyses will know. own: of maps."""
     from scs_eval.analyses.compare.metrics import metrics_of
 
-    metrics = [metric.name for metric in metrics_of(analyses, eps)]
+    metrics = [metric.name for metric in metrics_of(analyses, eps, own)]
     return [parse_gate(text, models=models, metrics=metrics) for text in conditions]
 
 

@@ -1,13 +1,16 @@
 """The metrics of a comparison: the catalogue's headlines, those that depend on ε once for every ε."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from scs_eval.analyses.catalogue import HIGHER as HIGHER
 from scs_eval.analyses.catalogue import LOWER as LOWER
 from scs_eval.analyses.catalogue import Analysis, Headline, compared
+
+if TYPE_CHECKING:
+    from scs_eval.analyses.attribution.metric_records import Metric as MapMetric
 
 NAMED = (1 / 255, 2 / 255, 4 / 255, 8 / 255)  # values of ε that have a line in the summary
 TINY = 1e-12
@@ -27,11 +30,18 @@ class Metric(NamedTuple):
     main: bool = True
 
 
-def metrics_of(analyses: Iterable[str], eps: Sequence[float]) -> list[Metric]:
-    """All metrics of some analyses in the order of the catalogue; those at a distance are called pgd@8/255."""
+def metrics_of(analyses: Iterable[str], eps: Sequence[float], own: Sequence["MapMetric"] = ()) -> list[Metric]:
+    """All metrics of some analyses in the order of the catalogue; those at a distance are called pgd@8/255.
+
+    own: metrics of maps from outside, which stand behind those of faithfulness.
+    """
     chosen = set(analyses)
-    entries = [entry for name, entry in compared().items() if name in chosen]
-    return [metric for entry in entries for headline in entry.metrics for metric in _lines(entry, headline, eps)]
+    lines = []
+    for entry in (entry for name, entry in compared().items() if name in chosen):
+        lines += [metric for headline in entry.metrics for metric in _lines(entry, headline, eps)]
+        if "metrics" in entry.needs:
+            lines += [Metric(metric.name, entry.name, metric.formula, metric.better) for metric in own]
+    return lines
 
 
 def _lines(entry: Analysis, headline: Headline, eps: Sequence[float]) -> Iterator[Metric]:
@@ -62,8 +72,9 @@ def values_of(metric: Metric, results: Mapping[str, Any]) -> np.ndarray:
         return np.zeros(0)
     name, _, at = metric.name.partition("@")
     result = results[metric.analysis]
-    headline = next(
-        line for line in compared()[metric.analysis].metrics if line.name == name and bool(line.at_eps) == bool(at)
-    )
+    headlines = compared()[metric.analysis].metrics
+    headline = next((line for line in headlines if line.name == name and bool(line.at_eps) == bool(at)), None)
+    if headline is None:
+        return np.asarray(result.own_values(metric.name), dtype=float)
     position = ([spell_eps(float(radius)) for radius in result.eps].index(at),) if at else ()
     return np.asarray(headline.values(result, *position), dtype=float)

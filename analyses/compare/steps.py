@@ -9,6 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.accuracy import Known
+from scs_eval.analyses.attacks.config import Attack
+from scs_eval.analyses.attacks.own_attacks import AttackLike, as_attacks
+from scs_eval.analyses.attribution.methods import find_method
+from scs_eval.analyses.attribution.metric_records import Metric
+from scs_eval.analyses.attribution.own_methods import MethodLike, method_name
+from scs_eval.analyses.attribution.own_metrics import MetricLike, as_metrics
 from scs_eval.analyses.catalogue import SHARED, Analysis, compared, imported
 from scs_eval.analyses.compare.metrics import distances
 from scs_eval.analyses.core.cache import ResultCache, key_of
@@ -19,8 +25,10 @@ from scs_eval.analyses.core.task import Task
 from scs_eval.analyses.core.validation import UNLABELLED, check_answer, check_images, check_names
 from scs_eval.errors import InputError, NotApplicableError
 from scs_eval.images import Images, take
+from scs_eval.plugins import code_digest
 
 Advance = Callable[[float, str], None]
+DEFAULT_ATTACKS = ("pgd",)
 TIMED = 32  # images of the forward pass by which steps share the time that is left
 
 
@@ -35,6 +43,8 @@ class Setup:
     indices: Tensor
     analyses: tuple[str, ...]
     method: str
+    metrics: tuple[Metric, ...]
+    attacks: tuple[Attack, ...]
     eps: tuple[float, ...]
     sizes: Mapping[str, int]
     seed: int
@@ -55,7 +65,8 @@ class Setup:
         """Everything that an analysis of a model may need, with all images."""
         return Task(
             model=self.models[name], label=name, images=self.images[name], labels=self.labels, classes=self.classes,
-            indices=self.indices, seed=self.seed, method=self.method, eps=self.eps,
+            indices=self.indices, seed=self.seed, method=self.method, metrics=self.metrics, attacks=self.attacks,
+            eps=self.eps,
             shown_eps=tuple(distances(self.eps)), twin=self.twins.get(name, ("", None)),
             facts=dict(self.known.get(name, {})),
         )  # fmt: skip
@@ -112,6 +123,9 @@ def make_setup(
     analyses: Sequence[str] | None,
     indices: ArrayLike | None,
     sizes: Mapping[str, int],
+    method: MethodLike = "wx",
+    metrics: Sequence[MetricLike] = (),
+    attacks: Sequence[AttackLike] = DEFAULT_ATTACKS,
     **options: Any,
 ) -> Setup:
     """The request, checked."""
@@ -133,7 +147,8 @@ def make_setup(
         check_answer(loaded[name], batch, classes=len(names))
     return Setup(
         models=loaded, images=by_model, labels=data.labels, indices=data.indices, classes=names,
-        analyses=check_analyses(analyses), sizes=check_sizes(sizes), **options,
+        analyses=check_analyses(analyses), sizes=check_sizes(sizes), method=method_name(method),
+        metrics=as_metrics(metrics), attacks=as_attacks(attacks), **options,
     )  # fmt: skip
 
 
@@ -175,6 +190,8 @@ def _step(setup: Setup, entry: Analysis, task: Task, seconds: float) -> Step:
     else:
         size = task.grids.sizes[entry.unit]
     settings = {"label": task.label, "seed": task.seed, "classes": task.classes, "size": size, **_needed(entry, task)}
+    if own := _own_code(entry, task):
+        settings["code"] = own
     key = key_of(entry.name, task.model, (task.images, task.labels, task.indices), sorted(settings.items()))
 
     def run(advance: Callable[[float], None]) -> Result:
@@ -189,6 +206,8 @@ def _needed(entry: Analysis, task: Task) -> dict[str, Any]:
     """What the analysis depends on besides model, images and seed."""
     settings = {
         "method": lambda: {"method": task.method},
+        "metrics": lambda: {"metrics": [metric.name for metric in task.metrics]} if task.metrics else {},
+        "attacks": lambda: {} if task.attacks == as_attacks(DEFAULT_ATTACKS) else {"attacks": repr(task.attacks)},
         "eps": lambda: {"eps": task.eps},
         "shown eps": lambda: {"eps": task.shown_eps},
         "twin": lambda: {"twin": task.twin[0]},
@@ -196,6 +215,18 @@ def _needed(entry: Analysis, task: Task) -> dict[str, Any]:
         "grids": lambda: task.grids.settings,
     }
     return {key: value for need in entry.needs if need in settings for key, value in settings[need]().items()}
+
+
+def _own_code(entry: Analysis, task: Task) -> list[str]:
+    """Digests of the code from outside that the analysis runs: it may change between two runs, its name does not."""
+    functions = [imported(entry.run)] if not entry.module.startswith("scs_eval.") else []
+    if "method" in entry.needs and (method := find_method(task.method)).own:
+        functions.append(getattr(method.function, "function", method.function))
+    if "metrics" in entry.needs:
+        functions += [metric.function for metric in task.metrics]
+    if "attacks" in entry.needs:
+        functions += [attack.kind.function for attack in task.attacks if attack.kind.function is not None]
+    return [code_digest(function) for function in functions]
 
 
 def run_step(step: Step, setup: Setup, results: dict[str, dict[str, Result]], advance: Advance) -> None:

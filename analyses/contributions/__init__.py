@@ -50,6 +50,11 @@ def contributions(
     captions. picture: paper or bcos-v2. extras: any of EXTRAS. kept: of so many images, the first, the result keeps the
     maps; of the others the numbers. batch_size: images at once, by default 50, fewer of large ones. progress: called
     with how many more images are done.
+
+    >>> import scs_eval
+    >>> model, data = scs_eval.load_model("rohrer25k_scs"), scs_eval.load_data("sample", n=3)
+    >>> scs_eval.contributions(model, data).table()["complete"].tolist()
+    [True, True, True]
     """
     check_names(label=label)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)

@@ -37,6 +37,11 @@ class Result(ABC):
     label: whose result this is: the name of a model or of a run.
     settings: what the outcome depends on besides the model (seed, data, device, options), as JSON values.
     axes: field → the names of its array's axes. An axis has one length within a result.
+
+    >>> import scs_eval
+    >>> result = scs_eval.accuracy("rohrer25k_scs", scs_eval.load_data("sample", n=10))
+    >>> isinstance(result, scs_eval.Result), result.arrays()["predictions"].shape, result.to_dict()["label"]
+    (True, (10,), 'model')
     """
 
     name: ClassVar[str]
@@ -136,6 +141,13 @@ class Comparison(Result, Generic[R]):
     """Results of one kind for several models, labels distinct: tables one below the other, one figure for all.
 
     references: model → the model that it is compared with; without them, as the rule of `references_of` has it.
+
+    >>> import scs_eval
+    >>> data = scs_eval.load_data("sample", n=10)
+    >>> names = ("rohrer25k_scs", "rohrer25k_conv")
+    >>> both = scs_eval.side_by_side([scs_eval.accuracy(name, data, label=name) for name in names])
+    >>> isinstance(both, scs_eval.Comparison), both.tests()["n"].tolist()
+    (True, [10])
     """
 
     results: tuple[R, ...]
@@ -206,6 +218,52 @@ class Comparison(Result, Generic[R]):
         return replace(self, settings={**self.settings, **more}, results=members)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlainComparison(Comparison[Result]):
+    """Of an analysis from outside that has no comparison of its own: every result's picture, side by side."""
+
+    @property
+    def name(self) -> str:  # type: ignore[override]  # it is whatever its results are
+        """The analysis."""
+        return self.results[0].name
+
+    @classmethod
+    def result_kind(cls) -> str:
+        """The kind of several results of any analysis."""
+        return "plain-comparison"
+
+    def figure(self, ax: "Axes | None" = None) -> "Figure":
+        """A panel for each result."""
+        from matplotlib.figure import Figure
+
+        pictures = [_drawn(result) for result in self.results]
+        if ax is not None:
+            high = min(len(picture) for picture in pictures)
+            ax.imshow(np.concatenate([picture[:high] for picture in pictures], axis=1))
+            return ax.get_figure(root=True)  # type: ignore[return-value]
+        figure = Figure(figsize=(5 * len(pictures), 4), layout="constrained")
+        panels = figure.subplots(1, len(pictures), squeeze=False)[0]
+        for panel, picture, result in zip(panels, pictures, self.results, strict=True):
+            panel.imshow(picture)
+            panel.set_title(result.label)
+            panel.set_axis_off()
+        return figure
+
+
+def _drawn(result: Result) -> np.ndarray:
+    """(H, W, 3) a result's figure, whatever it was drawn with."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    result.figure().savefig(file, format="png", dpi=150)
+    return np.asarray(Image.open(file).convert("RGB"))
+
+
+def comparison_class(result: Result) -> "type[Comparison[Any]]":
+    """What several results of that kind make."""
+    return COMPARISONS.get(type(result), PlainComparison)
+
+
 def side_by_side(results: Sequence[Result], *, label: str = "side by side") -> Result:
     """Several results of one kind as a comparison, one as it is; the method is in their labels if they differ in it.
 
@@ -231,10 +289,7 @@ def side_by_side(results: Sequence[Result], *, label: str = "side by side") -> R
         return results[0]
     several = len({getattr(result, "method", None) for result in single}) > 1
     named = [replace(member, label=f"{member.model} {member.method}") if several else member for member in single]
-    kind = kinds.pop()
-    if kind not in COMPARISONS:
-        raise InputError(f"{kind.__name__} has no comparison; define a class of Comparison[{kind.__name__}]")
-    return COMPARISONS[kind].of(named, label=label)
+    return comparison_class(single[0]).of(named, label=label)
 
 
 def _as_plain(value: Any) -> Any:

@@ -38,7 +38,14 @@ def save_result(result: "Result", directory: str | Path) -> None:
 
 
 def load_result(directory: str | Path) -> "Result":
-    """The result that was saved in a directory."""
+    """The result that was saved in a directory.
+
+    >>> import scs_eval, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> scs_eval.accuracy("rohrer25k_scs", scs_eval.load_data("sample", n=10), label="scs").save(folder)
+    >>> scs_eval.load_result(folder)
+    <AccuracyResult 'scs'>
+    """
     try:
         description = json.loads(newest(Path(directory), DESCRIPTION).read_text(encoding="utf-8"))
         with np.load(newest(Path(directory), ARRAYS), allow_pickle=False) as stored:

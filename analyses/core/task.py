@@ -14,9 +14,9 @@ from scs_eval.images import Images
 class Task:
     """The model and everything that an analysis of it may need; `catalogue.Need` says what each analysis uses.
 
-    images: (n, 3, H, W) in [0, 1], perhaps read when used; labels, indices: (n,). method: an attribution. eps: of a
-    sweep; shown_eps: those that the summary shows. grids: what `shared_mosaics` chose for all models. twin: a
-    convolution twin and its name.
+    images: (n, 3, H, W) in [0, 1], perhaps read when used; labels, indices: (n,). method: an attribution. metrics: of
+    maps, besides ours. eps: of a sweep by these attacks; shown_eps: those that the summary shows. grids: what
+    `shared_mosaics` chose for all models. twin: a convolution twin and its name.
     facts: what is known of the model from elsewhere. checkpoint: where unfinished work is kept, if anywhere.
     progress: called with the share of this task that is done more.
     """
@@ -29,6 +29,8 @@ class Task:
     indices: Tensor
     seed: int = 0
     method: str = "wx"
+    metrics: tuple[Any, ...] = ()
+    attacks: tuple[Any, ...] = ("pgd",)
     eps: tuple[float, ...] = ()
     shown_eps: tuple[float, ...] = ()
     grids: Any = None

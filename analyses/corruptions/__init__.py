@@ -49,6 +49,11 @@ def corruptions(
     corruptions. reference: a network whose errors on the very same pixels the mean corruption error is relative to.
     source: corrupted images from elsewhere, such as the files of CIFAR-10-C; without, they are made from `seed` and
     `indices`. progress: is told how many more images are done. checkpoint: a file to resume from.
+
+    >>> import scs_eval
+    >>> result = scs_eval.corruptions("rohrer25k_scs", scs_eval.load_data("sample", n=10), names=["contrast", "fog"])
+    >>> result.per_image.shape
+    (10,)
     """
     check_name(label, what="label")
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)

@@ -31,6 +31,13 @@ def detect(
     of the images is taken for that and not tested. Of the rest, and of each kind of other images, half trains the
     regression over stages and half is tested. Adversarial images count where the model was right before and is not
     after. progress: is told how many more images were scored; `steps` says of how many.
+
+    >>> import scs_eval
+    >>> from scs_eval.analyses.detect.options import DetectOptions
+    >>> data = scs_eval.load_data("sample", n=60)
+    >>> result = scs_eval.detect("rohrer25k_scs", data, options=DetectOptions(eps=(8 / 255,)))
+    >>> len(result.eps)
+    1
     """
     from scs_eval.analyses.detect.runner import run
 

@@ -155,6 +155,16 @@ def dynamics(directories: Sequence[str | Path], *, layer: str | None = None) -> 
     """Read the records of training runs, one directory each; runs go by their directory's name.
 
     layer: whose exponents to draw, by name; by default the first of each run that has any.
+
+    >>> import json, pathlib, scs_eval, tempfile
+    >>> run = pathlib.Path(tempfile.mkdtemp(), "run")  # as `scs-eval train` leaves one
+    >>> run.mkdir()
+    >>> names = "epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,train_seconds,eval_seconds"
+    >>> _ = (run / "records.csv").write_text(names + "\\n1,0.1,2.0,0.3,1.9,0.4,5,1\\n2,0.1,1.5,0.5,1.6,0.6,5,1\\n")
+    >>> _ = (run / "layers.csv").write_text("epoch,layer,quantity,index,value\\n")
+    >>> _ = (run / "run.json").write_text(json.dumps({"model": "rohrer25k_scs"}))
+    >>> scs_eval.dynamics([run]).to_dataframe()["test_accuracy"].tolist()
+    [0.6]
     """
     paths = [Path(directory) for directory in directories]
     names = [real_path(path).name for path in paths]

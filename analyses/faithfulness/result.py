@@ -134,6 +134,13 @@ class FaithfulnessResult(Result):
         scores = dict(zip(self._own, self.own_scores.swapaxes(0, 1), strict=True))
         return score_table(self.label, self.methods, scores, self._own)
 
+    def own_values(self, metric: str) -> np.ndarray:
+        """(n,) what a metric from outside gives the first method; none if it was not measured."""
+        if self.own_scores is None or metric not in self._own:
+            return np.zeros(0)
+        values: np.ndarray = self.own_scores[0, list(self._own).index(metric)]
+        return values
+
     def own_table(self) -> pd.DataFrame:
         """A row per method and metric from outside, as `table` has them; Holm's correction is over these."""
         return self._own_table.copy()

@@ -10,6 +10,6 @@ STEPS = 3  # the method and two controls
 def run(task: Task) -> FaithfulnessResult:
     """One method of attribution, of the predicted class."""
     return faithfulness(
-        task.model, task, methods=task.method, label=task.label, seed=task.seed,
+        task.model, task, methods=task.method, metrics=task.metrics, label=task.label, seed=task.seed,
         progress=lambda count: task.progress(count / STEPS),
     )  # fmt: skip

@@ -49,6 +49,13 @@ def localisation(
         right, of all and of those in the mosaics.
     checkpoint: file that an interrupted run goes on from. progress: called with how many more mosaics are done; if it
         has a method `resume(count)`, that one is told what an interrupted run had done.
+
+    >>> import scs_eval
+    >>> data, few = scs_eval.load_data("sample", n=60), scs_eval.MosaicOptions(side=2, count=3)
+    >>> model = scs_eval.load_model("rohrer25k_scs")
+    >>> mosaics = scs_eval.select_mosaics({"scs": model}, data, few)["scs"]
+    >>> scs_eval.localisation(model, data, mosaics).scores.shape
+    (3, 4)
     """
     from torch import inference_mode
 
@@ -75,6 +82,12 @@ def select_mosaics(
     """The mosaics of each model: the same for all, of images that every one has right; replayed; or each its own.
 
     data: for all models, or for each its own (as where their input sizes differ).
+
+    >>> import scs_eval
+    >>> models, data = {"scs": scs_eval.load_model("rohrer25k_scs")}, scs_eval.load_data("sample", n=60)
+    >>> mosaics = scs_eval.select_mosaics(models, data, scs_eval.MosaicOptions(side=2, count=3))
+    >>> mosaics["scs"].indices.shape
+    (3, 4)
     """
     from scs_eval.analyses.core.inputs import as_model
     from scs_eval.analyses.localisation.choice import mosaics_of

@@ -66,6 +66,12 @@ def choose_mosaics(
 
     logits: (N, classes) of each model; labels, indices: (N,). Models are confident on different scales, so that order
     within a class is by the mean of an image's ranks. Fewer than `count` if the images run out.
+
+    >>> import scs_eval
+    >>> model, data = scs_eval.load_model("rohrer25k_scs"), scs_eval.load_data("sample", n=60)
+    >>> mosaics = scs_eval.choose_grids([model(data.images).detach()], data.labels, data.indices, side=2, count=3)
+    >>> mosaics.indices.shape
+    (3, 4)
     """
     MosaicOptions(side=side, count=count)  # which refuses other sizes
     usable = torch.stack([model_logits.argmax(1) == labels for model_logits in logits]).all(0)

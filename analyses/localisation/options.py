@@ -18,7 +18,12 @@ Order = Literal["random", "confident"]
 
 @dataclass(frozen=True)
 class LocalisationOptions:
-    """How mosaics are seen and scored; the text of each annotation is the help of the option of that name."""
+    """How mosaics are seen and scored; the text of each annotation is the help of the option of that name.
+
+    >>> import scs_eval
+    >>> scs_eval.LocalisationOptions(smooth=5).protocol
+    'paper'
+    """
 
     setting: Annotated[
         Setting,
@@ -60,7 +65,12 @@ class LocalisationOptions:
 
 @dataclass(frozen=True)
 class MosaicOptions:
-    """Which images make which mosaic."""
+    """Which images make which mosaic.
+
+    >>> import scs_eval
+    >>> scs_eval.MosaicOptions(side=2, count=4).protocol
+    'paper'
+    """
 
     side: Annotated[int | None, "Cells per side.  [default: 3, or as replayed]"] = None
     count: Annotated[int | None, "Mosaics to make, as far as there are images.  [default: 500, or as replayed]"] = None

@@ -14,6 +14,10 @@ class PgdOptions:
 
     shown: how many images the figure shows. kept: of how many images, from the first, the result keeps what the attack
     added. twin: the convolution network for the scorecard's transfer attack, after its name.
+
+    >>> import scs_eval
+    >>> scs_eval.PgdOptions(independent=True, kept=10).batch_size
+    256
     """
 
     independent: Annotated[bool, "Attack every ε afresh instead of searching each image's smallest."] = False

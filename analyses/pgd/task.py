@@ -12,6 +12,7 @@ def run(task: Task) -> PgdResult:
     """The sweep with its scorecard."""
     steps = count_steps(len(task.images), "fast")
     return pgd(
-        task.model, task, eps=task.eps, options=PgdOptions(kept=KEPT, twin=task.twin), label=task.label, seed=task.seed,
+        task.model, task, eps=task.eps, attacks=task.attacks,
+        options=PgdOptions(kept=KEPT, twin=task.twin), label=task.label, seed=task.seed,
         progress=lambda count: task.progress(count / steps), checkpoint=task.checkpoint,
     )  # fmt: skip

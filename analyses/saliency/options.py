@@ -14,6 +14,10 @@ class SaliencyOptions:
     """Of which class, how channels become one map, how many are drawn; of max-sensitivity how far and how often.
 
     The text of each annotation is the help of the option of that name. No samples, no max-sensitivity.
+
+    >>> import scs_eval
+    >>> scs_eval.SaliencyOptions(target="cat", reduce="positive", samples=0).rows
+    6
     """
 
     target: Annotated[str | int, "Class to explain: predicted, label or a name.", {"type": str}] = "predicted"

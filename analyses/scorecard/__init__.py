@@ -53,6 +53,13 @@ def scorecard(
     eps, by default what those attacks fool now. twin: the convolution network whose adversarial images are tried.
     afresh: (E,) values of ε and (E, m) what an independent sweep fooled; by default a few attacks are made for it.
     progress: is told after each of STEPS parts.
+
+    >>> import scs_eval, torch
+    >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 3))
+    >>> images = torch.rand(2, 3, 8, 8)
+    >>> card = scs_eval.scorecard(model, images, model(images).argmax(1), eps=0.01)
+    >>> card.lines[0].name
+    'attack self-test'
     """
     check_names(label=label)
     chosen = find_preset(preset)

@@ -15,7 +15,7 @@ from scs_eval.analyses.accuracy import Known
 from scs_eval.analyses.compare.metrics import metrics_of, values_of
 from scs_eval.analyses.compare.steps import Advance, Setup, Step, make_setup, make_steps, run_step
 from scs_eval.analyses.core.cache import ResultCache
-from scs_eval.analyses.core.result import COMPARISONS, Result
+from scs_eval.analyses.core.result import Result, comparison_class
 from scs_eval.analyses.study.plan import Part, Plan
 from scs_eval.analyses.study.plan import read_plan as read_plan
 from scs_eval.analyses.study.result import PARTED, StudyResult
@@ -108,7 +108,7 @@ def merge(
         left_out |= {f"{piece.part}, {what}": why for what, why in piece.setup.left_out.items()}
     if not results:
         raise InputError(f"nothing of the study {plan.name} is finished")
-    together = {key: COMPARISONS[type(members[0])].of(members, label=key) for key, members in results.items()}
+    together = {key: comparison_class(members[0]).of(members, label=key) for key, members in results.items()}
     return StudyResult(
         label=plan.name, settings={"seed": seed}, plan=text, results=together, eps=tuple(eps), left_out=left_out
     )
@@ -132,6 +132,27 @@ def study(
     inputs: part → its networks and images. store: where pieces are kept and found. begin: told the cost of what is to
     be done and how many pieces are finished; advance: how much of that cost is done more, and what is worked on.
     after_piece: told of every piece that was run, and its result; `headline_means` has its numbers.
+
+    >>> import pathlib, scs_eval, tempfile
+    >>> from scs_eval.analyses.core.cache import ResultCache
+    >>> from scs_eval.analyses.study import PartInputs
+    >>> from scs_eval.analyses.study.plan import parse_plan
+    >>> text = '''
+    ... title = "A small study"
+    ... [[part]]
+    ... name = "rohrer25k"
+    ... models = ["rohrer25k_scs", "rohrer25k_conv"]
+    ... sizes = { accuracy = 20 }
+    ... '''
+    >>> plan, data = parse_plan(text, name="small"), scs_eval.load_data("sample", n=20)
+    >>> models = {name: scs_eval.load_model(name) for name in plan.parts[0].models}
+    >>> inputs = PartInputs(
+    ...     models=models, images=data.images, labels=data.labels, classes=data.classes, indices=data.indices, known={},
+    ...     twins={},
+    ... )
+    >>> store = ResultCache(pathlib.Path(tempfile.mkdtemp()))
+    >>> list(scs_eval.study(plan, text, {"rohrer25k": inputs}, eps=[0.01], store=store).results)
+    ['rohrer25k/accuracy']
     """
     pieces = make_pieces(plan, inputs, eps=eps, seed=seed, store=store)
     left = pending(pieces, store)

@@ -60,6 +60,11 @@ def convert(
     """A new network made of other layers (see `ConversionSpec`); `model` stays as it is.
 
     A warning names what was not converted.
+
+    >>> import scs_eval
+    >>> twin = scs_eval.convert(scs_eval.load_model("rohrer25k_conv"), layer="scs")
+    >>> twin(scs_eval.load_data("sample", n=2).images).shape
+    torch.Size([2, 10])
     """
     options = {"norm": norm, "activation": activation, "classifier_first": classifier_first}
     spec = ConversionSpec(layer=layer, b=b, same_function=same_function, **options)  # type: ignore[arg-type]

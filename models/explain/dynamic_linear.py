@@ -36,6 +36,15 @@ def explanation_mode(enabled: bool = True) -> Iterator[None]:
 
     It holds for the forward passes of this thread. Their backward passes may run anywhere, also outside the context,
     and with `torch.utils.checkpoint.checkpoint(…, use_reentrant=False)`. Reentrant checkpointing is refused.
+
+    >>> import scs_eval
+    >>> model, data = scs_eval.load_model("rohrer25k_scs"), scs_eval.load_data("sample", n=1)
+    >>> x = data.images.requires_grad_()
+    >>> with scs_eval.explanation_mode():
+    ...     logit = model(x)[0, 3]
+    >>> logit.backward()
+    >>> x.grad.shape  # the row of W(x) that makes this logit
+    torch.Size([1, 3, 32, 32])
     """
     before = _mode.get()
     _mode.set(_Mode(enabled, backward_pass()))

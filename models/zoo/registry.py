@@ -69,7 +69,12 @@ def register_model(model: Any = None, name: str = "", *, input_size: int = 32, t
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """Names that match a shell-style pattern (`rohrer*`), in the order of the catalogue."""
+    """Names that match a shell-style pattern (`rohrer*`), in the order of the catalogue.
+
+    >>> import scs_eval
+    >>> scs_eval.list_models("rohrer25k_cos*")
+    ['rohrer25k_cos_relu_maxpool', 'rohrer25k_cos_relu', 'rohrer25k_cos_maxpool', 'rohrer25k_cos']
+    """
     return [name for name in (*_LISTED, *OWN) if fnmatchcase(name, pattern)]
 
 

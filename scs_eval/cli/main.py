@@ -15,7 +15,7 @@ from scs_eval import __version__
 from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.errors import InputError, printable, shortened
 from scs_eval.files import FULL
-from scs_eval.plugins import load_plugin
+from scs_eval.plugins import load_plugin, names_from_outside
 
 # Commands that are no analyses: name -> one-line help. Those before the analyses come first on a first tour.
 BEFORE = {
@@ -56,8 +56,16 @@ def split_plugins(args: list[str]) -> tuple[list[str], list[str]]:
     return rest + args[end:], files
 
 
+def plugin_lines() -> str:
+    """What was registered from outside, for the end of every help; nothing if nothing was."""
+    lines = [f"  {kind}: {', '.join(names)}" for kind, names in names_from_outside().items()]
+    return "\n".join(["\b", "From plugins:", *lines]) if lines else ""
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands' names and imports each only when it is run."""
+
+    asks_help = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of a first tour."""
@@ -68,9 +76,22 @@ class LazyGroup(click.Group):
         args, files = split_plugins(args)
         for file in files:
             load_plugin(file)
+        self.asks_help = not set(args[: args.index("--") if "--" in args else len(args)]).isdisjoint(("-h", "--help"))
         return super().parse_args(ctx, args)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """What plugins registered."""
+        self.epilog = plugin_lines()
+        super().format_epilog(ctx, formatter)
+
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of that name; where its help is asked for, with what plugins registered."""
+        command = self._find(name)
+        if command is not None and self.asks_help:
+            command.epilog = plugin_lines()
+        return command
+
+    def _find(self, name: str) -> click.Command | None:
         """The `command` of `scs_eval.cli.commands.<name>`; an analysis without such a file gets one made."""
         if not (name in BEFORE or name in AFTER or (name in ENTRIES and ENTRIES[name].command)):
             return None

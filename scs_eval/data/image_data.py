@@ -22,6 +22,12 @@ class ImageData:
     classes: the names of the classes.
     indices: int64 (N,), the position of each image in the original set (CIFAR-10 test index, place in the folder).
     source: what the images came from: "sample", "cifar10:test", "cifar10:train" or the folder's path.
+
+    >>> import scs_eval, torch
+    >>> images, labels, indices = torch.rand(4, 3, 32, 32), torch.tensor([0, 1, 0, 1]), torch.arange(4)
+    >>> data = scs_eval.ImageData(images, labels, ("cat", "dog"), indices, source="random numbers")
+    >>> data.subset(data.labels == 1)
+    ImageData(2 images of 3×32×32, 2 classes, source='random numbers')
     """
 
     images: Images

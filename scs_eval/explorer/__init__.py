@@ -3,6 +3,5 @@
 In Jupyter (`scs_eval.explore`) and as a page of this machine (`scs-eval explore`); both show what `view.py` computes.
 """
 
-from scs_eval.explorer.view import CHEAP as CHEAP
 from scs_eval.explorer.widget import Explorer as Explorer
 from scs_eval.explorer.widget import explore as explore

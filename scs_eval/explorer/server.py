@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from scs_eval.errors import InputError
-from scs_eval.explorer.view import EPS, PREDICTED, TRUE, captions, check_choices, look
+from scs_eval.explorer.view import EPS, PREDICTED, TRUE, captions, check_choices, look, offered_attacks
 from scs_eval.explorer.widget import png_uri
 from scs_eval.report.html.parts import as_json
 from scs_eval.report.html.sheets import picture_sheet, tile_side
@@ -51,6 +51,7 @@ class App:
         self.first = next(iter(data.values()))
         check_choices(models, self.first, methods)
         self.models, self.data, self.methods = dict(models), data, tuple(methods)
+        self.attacks = offered_attacks()
         self._lock = threading.Lock()  # one view at a time: hooks and modes of a model are its own
 
     def warm_up(self) -> None:
@@ -65,7 +66,8 @@ class App:
         sheet = picture_sheet(images, side=min(64, tile_side(max(images.shape[2:]), len(images))))
         return {
             "images": captions(self.first), "sheet": asdict(sheet), "models": list(self.models),
-            "methods": self.methods, "classes": [PREDICTED, TRUE, *self.first.classes], "eps": EPS,
+            "methods": self.methods, "classes": [PREDICTED, TRUE, *self.first.classes], "attacks": self.attacks,
+            "eps": EPS,
         }  # fmt: skip
 
     def page(self, nonce: str) -> bytes:
@@ -93,8 +95,10 @@ class App:
         names, class_, eps = asked.get("model", ()), asked.get("class", [PREDICTED])[0], asked.get("eps", ["0"])[0]
         if not index.isdecimal() or int(index) >= len(self.first):
             raise InputError(f"expected an image from 0 to {len(self.first) - 1}, got {index!r}")
-        if method not in self.methods:
-            raise InputError(f"expected a method of {', '.join(self.methods)}, got {method!r}")
+        attack = asked.get("attack", self.attacks[:1])[0]
+        for noun, name, offered in (("a method", method, self.methods), ("an attack", attack, self.attacks)):
+            if name not in offered:
+                raise InputError(f"expected {noun} of {', '.join(offered)}, got {name!r}")
         if unknown := [name for name in names if name not in self.models]:
             raise InputError(f"expected models of {', '.join(self.models)}, got {unknown[0]!r}")
         try:
@@ -105,7 +109,7 @@ class App:
             raise InputError(f"expected ε from 0 to 1, got {eps!r}")
         return {
             "models": list(dict.fromkeys(names)), "position": int(index), "method": method, "class_": class_,
-            "eps": radius,
+            "eps": radius, "attack_name": attack,
         }  # fmt: skip
 
 

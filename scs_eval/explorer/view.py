@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,9 +10,13 @@ import torch
 
 from scs_eval.analyses.attacks.attack import attack
 from scs_eval.analyses.attacks.config import Attack
+from scs_eval.analyses.attacks.kinds import ATTACKS
+from scs_eval.analyses.attacks.own_attacks import as_attacks
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.completeness import percent
 from scs_eval.analyses.attribution.methods import METHODS, find_method
+from scs_eval.analyses.attribution.metric_records import METRICS
+from scs_eval.analyses.attribution.own_metrics import measure
 from scs_eval.analyses.contributions import ContributionsResult, contributions
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import logits_of
@@ -24,10 +29,21 @@ if TYPE_CHECKING:
 
     from scs_eval.data import ImageData
 
-CHEAP = tuple(name for name, method in METHODS.items() if method.cheap and "attention" not in method.needs)
 PREDICTED, TRUE = "predicted", "true class"
 EPS = (0.0, 1 / 255, 2 / 255, 4 / 255, 8 / 255, 16 / 255)  # what is offered
 SIZE, SIGN = "size: largest |value| of the channels", "sign: for (orange) and against (blue)"
+
+
+def offered_methods() -> tuple[str, ...]:
+    """Those of one or two passes, and all that are registered from outside by now."""
+    outside = METHODS.from_outside()
+    cheap = [name for name, method in METHODS.items() if method.cheap and "attention" not in method.needs]
+    return tuple(dict.fromkeys([*cheap, *outside]))
+
+
+def offered_attacks() -> tuple[str, ...]:
+    """PGD, and those from outside that stay in an L∞ ball."""
+    return ("pgd", *(name for name in ATTACKS.from_outside() if "linf" in ATTACKS[name].norms))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,24 +74,35 @@ def class_name(label: int, classes: Sequence[str]) -> str:
 
 
 def look(
-    name: str, model: "nn.Module", data: "ImageData", position: int, *, method: str, class_: str, eps: float = 0.0
+    name: str,
+    model: "nn.Module",
+    data: "ImageData",
+    position: int,
+    *,
+    method: str,
+    class_: str,
+    eps: float = 0.0,
+    attack_name: str = "pgd",
 ) -> View:
     """The maps of a class by a method, and with ε above 0 the attacked image and its map.
 
-    class_: `PREDICTED`, `TRUE` or the name of a class. The attack (L∞ PGD, 10 steps) moves away from the label, or from
-    the prediction where there is no label.
+    class_: `PREDICTED`, `TRUE` or the name of a class. The attack (in L∞, with its usual budget) moves away from the
+    label, or from the prediction where there is no label. Metrics from outside have a sentence each.
     """
     image, label = data.images[position : position + 1], int(data.labels[position])
     logits = _logits(model, image, data.classes)
     target = _target(class_, logits, label, data.classes)
-    pictures, sum_ = _maps(model, image, target, method, data.classes)
+    maps = attribute(model, image, torch.tensor([target]), method=method)
+    pictures, sum_ = _maps(model, image, maps, target, method, data.classes)
     sentences = [
         _answer(f"{name} says", logits, label, data.classes),
         f"Explained: {data.classes[target]}, logit {logits[target]:.2f}{sum_}.",
+        *_scores(model, image, maps, target, method),
     ]
     if eps > 0:
         truth = label if label >= 0 else int(logits.argmax())
-        more, sentence = _attacked(model, image, truth, eps, target, method, data.classes)
+        (chosen,) = as_attacks([attack_name])
+        more, sentence = _attacked(model, image, truth, eps, chosen, target, method, data.classes)
         pictures |= more
         sentences.append(sentence)
     return View(pictures=pictures, sentences=sentences)
@@ -93,11 +120,21 @@ def _target(asked: str, logits: "Tensor", label: int, classes: Sequence[str]) ->
     return own[asked] if asked in own else list(classes).index(asked)
 
 
+def _scores(model: "nn.Module", image: "Tensor", maps: "Tensor", target: int, method: str) -> list[str]:
+    """A sentence for every metric of maps from outside."""
+    explain = partial(attribute, method=method)
+    sentences = []
+    for name in METRICS.from_outside():
+        metric = METRICS[name]
+        (value,) = measure(metric, model, image, torch.tensor([target]), maps, explain=explain, seed=0)
+        sentences.append(f"{metric.head}: {value:.4g} ({metric.formula})")
+    return sentences
+
+
 def _maps(
-    model: "nn.Module", image: "Tensor", target: int, method: str, classes: Sequence[str]
+    model: "nn.Module", image: "Tensor", maps: "Tensor", target: int, method: str, classes: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], str]:
     """The image and its maps, and how they make the logit where they do."""
-    maps = attribute(model, image, torch.tensor([target]), method=method)
     if find_method(method).adds_up_to != "logit":
         return _pictures(image, maps, None), ""
     decomposed = contributions(model, image, torch.tensor([target]), classes=classes)
@@ -107,19 +144,27 @@ def _maps(
 
 
 def _attacked(
-    model: "nn.Module", image: "Tensor", label: int, eps: float, target: int, method: str, classes: Sequence[str]
+    model: "nn.Module",
+    image: "Tensor",
+    label: int,
+    eps: float,
+    chosen: Attack,
+    target: int,
+    method: str,
+    classes: Sequence[str],
 ) -> tuple[dict[str, np.ndarray], str]:
     """The attacked image with its map of the same class, and what the model says of it."""
-    adversarial = attack(model, image, torch.tensor([label]), eps, settings=Attack())
+    adversarial = attack(model, image, torch.tensor([label]), eps, settings=chosen)
     logits = _logits(model, adversarial.images, classes)
-    pictures, _ = _maps(model, adversarial.images, target, method, classes)
+    maps = attribute(model, adversarial.images, torch.tensor([target]), method=method)
+    pictures, _ = _maps(model, adversarial.images, maps, target, method, classes)
     change = (adversarial.images - image)[0].permute(1, 2, 0).cpu().numpy()
     shown = {
         "attacked image": pictures["image"],
         f"the change, from −{255 * eps:.3g}/255 to {255 * eps:.3g}/255": 0.5 + 0.5 * change / eps,
         "attacked, sign": pictures[SIGN],
     }
-    outcome = "fooled" if bool(adversarial.is_adversarial[0]) else "not fooled by PGD (another attack may)"
+    outcome = "fooled" if bool(adversarial.is_adversarial[0]) else f"not fooled by {chosen.name} (another attack may)"
     return shown, f"{_answer(f'At ε = {255 * eps:.3g}/255 it says', logits, label, classes)} It is {outcome}."
 
 

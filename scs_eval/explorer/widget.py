@@ -10,37 +10,66 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scs_eval.analyses.attribution.own_methods import as_method_names
 from scs_eval.errors import InputError
-from scs_eval.explorer.view import CHEAP, EPS, PREDICTED, TRUE, View, captions, check_choices, look
+from scs_eval.explorer.view import (
+    EPS,
+    PREDICTED,
+    TRUE,
+    View,
+    captions,
+    check_choices,
+    look,
+    offered_attacks,
+    offered_methods,
+)
 from scs_eval.models.loading.load import load_model
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from scs_eval.analyses.attribution.own_methods import MethodLike
     from scs_eval.data import ImageData
 
 SIDE = 200  # pixels of a picture on the screen
 
 
 def explore(
-    models: "Mapping[str, nn.Module] | Sequence[str]", data: "ImageData", *, methods: Sequence[str] = CHEAP
+    models: "Mapping[str, nn.Module] | Sequence[str]",
+    data: "ImageData",
+    *,
+    methods: "Sequence[MethodLike] | None" = None,
 ) -> "Explorer":
-    """An explorer of these models (by label, or sources for `load_model`) on these images; Jupyter displays it."""
+    """An explorer of these models (by label, or sources for `load_model`) on these images; Jupyter displays it.
+
+    methods: as `attribute` takes them; by default those of one or two passes and all that were registered.
+
+    >>> import scs_eval
+    >>> explorer = scs_eval.explore(["rohrer25k_scs"], scs_eval.load_data("sample", n=2), methods=["grad"])
+    >>> explorer.eps.value = 8 / 255
+    >>> "fooled" in explorer.content
+    True
+    """
     return Explorer(models, data, methods=methods)
 
 
 class Explorer:
-    """Five choices and what follows from them.
+    """Six choices and what follows from them.
 
-    image, model, method, class_, eps: the widgets; setting their `value` is what a click does.
+    image, model, method, class_, attack, eps: the widgets; setting their `value` is what a click does.
     content: the HTML below them. seconds: how long the last update took.
     The content is an output of the cell and no widget: it stays where widgets do not, in exported notebooks.
     """
 
     def __init__(
-        self, models: "Mapping[str, nn.Module] | Sequence[str]", data: "ImageData", *, methods: Sequence[str] = CHEAP
+        self,
+        models: "Mapping[str, nn.Module] | Sequence[str]",
+        data: "ImageData",
+        *,
+        methods: "Sequence[MethodLike] | None" = None,
     ) -> None:
-        check_choices(models, data, methods)
+        names = offered_methods() if methods is None else as_method_names(methods)
+        check_choices(models, data, names)
         widgets = _widgets()
         named = models if isinstance(models, Mapping) else {name: load_model(name) for name in models}
         self.models, self.data, self.seconds, self.content = dict(named), data, 0.0, ""
@@ -48,10 +77,11 @@ class Explorer:
         places = [(caption, index) for index, caption in enumerate(captions(data))]
         self.image = widgets.Dropdown(options=places, description="image")
         self.model = widgets.Dropdown(options=list(self.models), description="model")
-        self.method = widgets.Dropdown(options=list(methods), description="method")
+        self.method = widgets.Dropdown(options=list(names), description="method")
         self.class_ = widgets.Dropdown(options=[PREDICTED, TRUE, *data.classes], description="class")
-        self.eps = widgets.Dropdown(options=[(f"{255 * eps:g}/255", eps) for eps in EPS], description="attack, ε")
-        choices = self.image, self.model, self.method, self.class_, self.eps
+        self.attack = widgets.Dropdown(options=list(offered_attacks()), description="attack")
+        self.eps = widgets.Dropdown(options=[(f"{255 * eps:g}/255", eps) for eps in EPS], description="its ε")
+        choices = self.image, self.model, self.method, self.class_, self.attack, self.eps
         self.box = widgets.VBox([widgets.HBox(choices[:2]), widgets.HBox(choices[2:])])
         for choice in choices:
             choice.observe(self._update, names="value")
@@ -87,6 +117,7 @@ class Explorer:
         return look(
             self.model.value, self.models[self.model.value], self.data, self.image.value,
             method=self.method.value, class_=self.class_.value, eps=self.eps.value,
+            attack_name=self.attack.value,
         )  # fmt: skip
 
 

@@ -34,6 +34,12 @@ def write_comparison(
     gates: conditions, and whether each is met. command: the words of the command line, for run.json.
     failures: takes an error for each figure that cannot be drawn, as in `write_result`. progress: called after each
     analysis with 1 and its name. What is in `out` is replaced as `write_result` does.
+
+    >>> import scs_eval, tempfile
+    >>> models = {name: scs_eval.load_model(name) for name in ("rohrer25k_scs", "rohrer25k_conv")}
+    >>> result = scs_eval.compare(models, scs_eval.load_data("sample", n=20), analyses=["accuracy"])
+    >>> scs_eval.write_comparison(result, tempfile.mkdtemp() + "/both", models=models).name
+    'report.html'
     """
     failed = [] if failures is None else failures
     cards = {label: model_card(label, model, result) for label, model in (models or {}).items()}

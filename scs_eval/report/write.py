@@ -46,6 +46,12 @@ def write_result(
     beside: writes further files into the directory that it is given, with what run.json will say.
     failures: takes the error of a figure that cannot be drawn; without it that raises once all else is written.
     A result that is there already is replaced whole, once the new one is complete; anything else is left alone.
+
+    >>> import scs_eval, tempfile
+    >>> result = scs_eval.accuracy("rohrer25k_scs", scs_eval.load_data("sample", n=10))
+    >>> folder = scs_eval.write_result(result, tempfile.mkdtemp() + "/accuracy")
+    >>> {"table.csv", "table.md", "figure.png", "result.json", "run.json"} <= {path.name for path in folder.iterdir()}
+    True
     """
     if not is_main_process():
         return Path(out)

@@ -96,6 +96,13 @@ def test_quantus_explains_by_our_methods():
     np.testing.assert_array_equal(maps, ours.numpy())
 
 
+def test_quantus_gives_one_number_where_it_has_several():
+    result = scs_eval.faithfulness(convolutional(), IMAGES[:2], metrics=["quantus:MPRT"], **OPTIONS)
+    assert np.isfinite(result.own_scores[0]).all()
+    with pytest.raises(InputError, match="no metric 'Metric'"):
+        scs_eval.faithfulness(convolutional(), IMAGES, metrics=["quantus:Metric"], **OPTIONS)
+
+
 def test_quantus_in_faithfulness_explains_anew():
     result = scs_eval.faithfulness(convolutional(), IMAGES[:2], metrics=["quantus:RandomLogit"], **OPTIONS)
     assert result.own_scores.shape == (3, 1, 2)

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from small_networks import convolutional
+from torch import nn
 
 import scs_eval
 from scs_eval import Attack, InputError
@@ -65,11 +66,23 @@ def test_every_class_of_captum_explains_or_says_why_not(name):
         maps = scs_eval.attribute(convolutional(), IMAGES[:1], TARGETS[:1], method=f"captum:{name}")
     except InputError as error:
         why = str(error)
-    if name in REFUSED or "Neuron" in name or "LRP" in name or "LLM" in name or name == "LimeBase":
+    if name in REFUSED or "Neuron" in name or "LLM" in name or name == "LimeBase":
         assert name in why
     else:
         assert maps is not None, why
         assert maps.shape == (1, 3, 16, 16)
+
+
+def test_relevance_is_conserved_where_captum_has_no_rule_for_a_layer():
+    """Without biases, LRP's relevances add up to the logit; 1e-5 of it is rounding."""
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(3, 4, 3, bias=False), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(196, 5, bias=False))
+    model = nn.Sequential(*layers).eval()
+    maps = scs_eval.attribute(model, IMAGES, TARGETS, method="captum:LRP")
+    torch.testing.assert_close(
+        maps.sum((1, 2, 3)), model(IMAGES).gather(1, TARGETS[:, None])[:, 0], rtol=1e-5, atol=1e-6
+    )
+    assert not hasattr(model[3], "rule"), "the model stays as it is"
 
 
 def test_unknown_classes():
@@ -101,6 +114,25 @@ def test_foolbox_gives_what_foolbox_gives(name, norm, theirs):
     ours = attack(model, IMAGES, labels, eps, settings=settings)
     torch.testing.assert_close(ours.images, points, atol=1e-6, rtol=0)
     assert torch.equal(ours.is_adversarial, fooled)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_foolbox_is_told_the_distance_where_it_asks(norm):
+    settings = Attack(name="foolbox:LinearSearchContrastReductionAttack", norm=norm)
+    reached = attack(convolutional(), IMAGES, TARGETS, 0.3, settings=settings)
+    assert reached.images.shape == IMAGES.shape
+
+
+def test_what_an_attack_lacks_is_one_line():
+    def numbered(model, images, labels, eps):
+        import no_such_package  # noqa: F401
+
+    (settings,) = as_attacks([numbered])
+    with pytest.raises(InputError, match="the attack numbered needs another package"):
+        attack(convolutional(), IMAGES, TARGETS, 0.1, settings=settings)
+    (settings,) = as_attacks(["torchattacks:APGDT"])  # asks for nine other classes, and there are five
+    with pytest.raises(InputError, match="torchattacks:APGDT cannot attack this model"):
+        attack(convolutional(), IMAGES, TARGETS, 0.1, settings=settings)
 
 
 def test_foolbox_says_its_norm():

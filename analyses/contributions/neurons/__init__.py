@@ -53,6 +53,12 @@ def neurons(
     layer: the name of a module. channels: which neurons. directions: how many, of those that contribute most to the
     logits of targets (n,), by default the predicted classes. top: images for each, at their strongest position.
     images: arrays, or data that bring labels, classes and indices. batch_size: by default 50, fewer of large images.
+
+    >>> import scs_eval
+    >>> model, data = scs_eval.load_model("rohrer25k_scs"), scs_eval.load_data("sample", n=10)
+    >>> layer = next(name for name, module in model.named_modules() if "SCS" in type(module).__name__)
+    >>> scs_eval.neurons(model, data, layer=layer, channels=[0, 1], top=2).layer == layer
+    True
     """
     check_names(label=label)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)

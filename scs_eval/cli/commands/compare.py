@@ -49,6 +49,16 @@ class CompareOptions:
 
     analyses: Annotated[str, f"Which, between commas: {', '.join(compared())}."] = "all"
     method: Annotated[str, "Attribution of localisation, attacked, faithfulness."] = "wx"
+    metrics: Annotated[
+        tuple[str, ...],
+        "Of faithfulness, besides ours: a name of `scs-eval metrics` or quantus:NAME; repeatable.",
+        {"flag": "--metric"},
+    ] = ()
+    attacks: Annotated[
+        tuple[str, ...],
+        "Of pgd: a name of `scs-eval attacks`, torchattacks:NAME or foolbox:NAME; repeatable.  [default: pgd]",
+        {"flag": "--attack"},
+    ] = ()
     eps: Annotated[
         Radii | None,
         "Distances of pgd: lo:hi (30 values), lo:hi:n, or 2/255,4/255.  [default: 0.5/255 … 8/255]",
@@ -94,6 +104,7 @@ def command(context: click.Context, request: Request, options: CompareOptions) -
       scs-eval compare rohrer100k_scs --fail-if 'pgd@1/255 < 0.2' --fail-if 'accuracy < 0.7' --json
     """
     from scs_eval.analyses.attribution.methods import find_method
+    from scs_eval.analyses.attribution.own_metrics import as_metrics
     from scs_eval.analyses.compare import EPS as DEFAULT_EPS
     from scs_eval.analyses.compare.gates import parse_gates
     from scs_eval.analyses.compare.steps import check_sizes
@@ -103,9 +114,11 @@ def command(context: click.Context, request: Request, options: CompareOptions) -
     analyses = choose_analyses(options.analyses)
     eps = DEFAULT_EPS if options.eps is None else tuple(radius for radius in options.eps.values if radius > 0)
     find_method(options.method)  # raises now what would be raised later
+    check_needs(options, analyses)
     gates = parse_gates(
-        options.conditions, models=[asked.label for asked in request.models], analyses=analyses, eps=eps
-    )
+        options.conditions, models=[asked.label for asked in request.models], analyses=analyses, eps=eps,
+        own=as_metrics(options.metrics),
+    )  # fmt: skip
     with request.open() as session:
         result = run(session, options, analyses=analyses, eps=eps, sizes=sizes)
         if request.only is not None:
@@ -120,6 +133,18 @@ def command(context: click.Context, request: Request, options: CompareOptions) -
     if undrawn:
         raise join_errors(undrawn, page.parent)
     context.exit(GATE_FAILED if failures else 0)
+
+
+def check_needs(options: CompareOptions, analyses: tuple[str, ...]) -> None:
+    """Raise for what no analysis that was asked for would look at."""
+    from scs_eval.analyses.attacks.own_attacks import as_attacks
+
+    as_attacks(options.attacks)
+    needed = {need for name in analyses for need in compared()[name].needs}
+    for flag, need, given in (("--metric", "metrics", options.metrics), ("--attack", "attacks", options.attacks)):
+        if given and need not in needed:
+            readers = ", ".join(name for name, entry in compared().items() if need in entry.needs)
+            raise InputError(f"{flag} is for {readers}, which is not among the analyses; add it or leave {flag} out")
 
 
 def choose_analyses(text: str) -> tuple[str, ...]:
@@ -140,6 +165,7 @@ def run(
 ) -> "CompareResult":
     """The comparison under a bar that shows how much of the whole is done."""
     from scs_eval.analyses.compare import compare
+    from scs_eval.analyses.compare.steps import DEFAULT_ATTACKS
     from scs_eval.models.loading.sources import trained_twin
     from scs_eval.report.model_facts import known_facts
 
@@ -156,6 +182,7 @@ def run(
         return compare(
             {name: named.model for name, named in models.items()}, {name: some.images for name, some in data.items()},
             first.labels, classes=first.classes, indices=first.indices, analyses=analyses, method=options.method,
+            metrics=options.metrics, attacks=options.attacks or DEFAULT_ATTACKS,
             eps=eps, sizes=sizes, seed=request.seed, label=title, store=cache,
             begin=bar.begin, advance=bar.advance, only=request.only,
             twins=twins, known=known, references=session.references(),

@@ -71,6 +71,7 @@ def _contents(data: "ImageData") -> dict[str, Any]:
 
 def _overview(data_dir: str | None) -> dict[str, Any]:
     from scs_eval.data.cifar10 import CLASSES, find_cifar10
+    from scs_eval.data.own import OWN_DATA
     from scs_eval.data.places import places
     from scs_eval.data.sample import read_sample, sample_classes, sample_origin
 
@@ -89,6 +90,7 @@ def _overview(data_dir: str | None) -> dict[str, Any]:
             "classes": list(CLASSES),
             "looked_in": [{"named_by": folder.named_by, "path": str(folder.path)} for folder in searched],
         },
+        "from_plugins": {name: function.__module__ for name, function in OWN_DATA.items()},
     }
 
 
@@ -107,6 +109,8 @@ def _show_overview(shown: dict[str, Any]) -> None:
     table.add_row(
         "cifar100, mnist, fashion-mnist, cifar10-c:fog", "", "", "", "their official files, in the same places"
     )
+    for name, module in shown["from_plugins"].items():
+        table.add_row(Text(name), "", "", "", Text(f"from the plugin {module}"))
     table.add_row("FILE", "", "", "", "an image; or an .npz file of images and labels")
     table.add_row("FOLDER", "", "", "", "class folders (cat/1.png dog/1.jpg …) or images without labels")
     Console(highlight=False).print(table)

@@ -40,12 +40,12 @@ def command(request: Request, options: ExploreOptions) -> None:
       scs-eval explore --model mine=model.safetensors --data photographs/ --method wx --method gradcam
     """
     from scs_eval.explorer.server import App, make_server
-    from scs_eval.explorer.view import CHEAP
+    from scs_eval.explorer.view import offered_methods
 
     with request.open() as session:
         data = {name: session.images(name, default_n=DEFAULT_N) for name in session.models}
         models = {name: named.model for name, named in session.models.items()}
-        app = App(models, data, methods=options.methods or CHEAP)
+        app = App(models, data, methods=options.methods or offered_methods())
         app.warm_up()
         try:
             server, address = make_server(app, port=options.port)
