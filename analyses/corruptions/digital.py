@@ -47,7 +47,7 @@ def pixelate(image: np.ndarray, rng: np.random.Generator, factor: float) -> np.n
     """Scaled down by a factor and up again, each pixel the mean of what it covers."""
     from PIL import Image
 
-    picture, (height, width) = Image.fromarray(_eight_bits(image)), image.shape[:2]
+    picture, (height, width) = Image.fromarray(_as_bytes(image)), image.shape[:2]
     small = picture.resize((int(width * factor), int(height * factor)), Image.Resampling.BOX)
     return np.asarray(small.resize((width, height), Image.Resampling.BOX)) / 255
 
@@ -57,9 +57,9 @@ def jpeg_compression(image: np.ndarray, rng: np.random.Generator, quality: int) 
     from PIL import Image
 
     file = io.BytesIO()
-    Image.fromarray(_eight_bits(image)).save(file, "JPEG", quality=quality)
+    Image.fromarray(_as_bytes(image)).save(file, "JPEG", quality=quality)
     return np.asarray(Image.open(file)) / 255
 
 
-def _eight_bits(image: np.ndarray) -> np.ndarray:
+def _as_bytes(image: np.ndarray) -> np.ndarray:
     return np.rint(255 * image).astype(np.uint8)
