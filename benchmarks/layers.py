@@ -10,7 +10,7 @@ from torch import nn
 from scs_eval.benchmarks.contest import Contender, Growth, Say, Settings, Target, contest, grow
 from scs_eval.benchmarks.memory import analysis_peak, can_measure, step_peak
 from scs_eval.benchmarks.peers import plain_twin, published_cnn9, published_resnet20
-from scs_eval.benchmarks.rohrer_layer import published_rohrer
+from scs_eval.benchmarks.rohrer_layer import ChannelSumSCS, published_rohrer
 from scs_eval.benchmarks.work import batch, forward, laid_out, step
 from scs_eval.models.architectures.bcos_cnn import gamma
 from scs_eval.models.zoo.registry import create_model
@@ -28,6 +28,7 @@ def targets(settings: Settings, say: Say) -> Iterator[Target]:
         yield from _sharpened(size, *shape, settings)
     yield from _scs_resnet(settings)
     yield from _compiled_resnet(settings, say)
+    yield from _bcos_rohrer(settings)
     yield from _bcos(settings, say)
     yield from _memory(settings, say)
 
@@ -35,17 +36,22 @@ def targets(settings: Settings, say: Say) -> Iterator[Target]:
 def _sharpened(size: str, channels: tuple[int, int, int], features: int, settings: Settings) -> Iterator[Target]:
     models = {
         AS_PUBLISHED: published_rohrer(channels, features),
+        "port": published_rohrer(channels, features, ChannelSumSCS),
         "ours": create_model(f"{size}_scs"),
         "conv": create_model(f"{size}_conv"),
     }
-    for task, faster, twin in (("training step", 4.0, 1.25), ("forward", 4.5, 1.3)):
-        goals = {AS_PUBLISHED: (faster, True, "Rohrer's layer as published"), "conv": (twin, False, "conv twin")}
+    for task, published, port in (("training step", 4.0, 3.6), ("forward", 4.5, 2.3)):
+        goals = {
+            AS_PUBLISHED: (published, True, "Rohrer's layer as published"),
+            "port": (port, True, "port with the channels' sum"),
+            "conv": (1.2, False, "conv twin"),
+        }
         yield from _compare(f"{size}_scs", task, models, goals, settings)
 
 
 def _scs_resnet(settings: Settings) -> Iterator[Target]:
     models = {"ours": create_model("resnet20_scs_relu"), "conv": create_model("resnet20_conv")}
-    yield from _compare("resnet20_scs_relu", "training step", models, {"conv": (1.7, False, "conv twin")}, settings)
+    yield from _compare("resnet20_scs_relu", "training step", models, {"conv": (1.4, False, "conv twin")}, settings)
 
 
 def _compiled_resnet(settings: Settings, say: Say) -> Iterator[Target]:
@@ -59,6 +65,13 @@ def _compiled_resnet(settings: Settings, say: Say) -> Iterator[Target]:
         if "compile" not in f"{type(error).__module__} {error}".lower() and "inductor" not in str(error).lower():
             raise
         say("torch.compile does not work here (it needs a C++ compiler): its row is left out")
+
+
+def _bcos_rohrer(settings: Settings) -> Iterator[Target]:
+    ours = create_model("rohrer100k_bcos")
+    goals = {"twin": (1.25, False, "plain convolution, same kernels")}
+    models = {"ours": ours, "twin": plain_twin(ours)}
+    yield from _compare("rohrer100k_bcos", "training step", models, goals, settings)
 
 
 def _bcos(settings: Settings, say: Say) -> Iterator[Target]:

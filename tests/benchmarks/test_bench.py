@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from closeness import close
 
 from scs_eval.analyses.core.result import load_result
-from scs_eval.benchmarks import attacks, explanations, layers, loading, run, startup, strength
+from scs_eval.benchmarks import attacks, epochs, explanations, layers, loading, run, startup, strength
 from scs_eval.benchmarks import contest as contest_module
 from scs_eval.benchmarks.contest import Growth, Settings, Target, contest, grow
 from scs_eval.benchmarks.peers import plain_twin, published_cnn9, published_resnet20
-from scs_eval.benchmarks.rohrer_layer import published_rohrer
+from scs_eval.benchmarks.rohrer_layer import ChannelSumSCS, PublishedSCS, published_rohrer
 from scs_eval.benchmarks.run import bench
 from scs_eval.cli.commands import bench as command
 from scs_eval.models.architectures.bcos_cnn import gamma
@@ -162,8 +162,9 @@ def test_peer_is_the_same_network(name, peer):
     close(spread[0] / spread[0].abs().max(), spread[1] / spread[1].abs().max(), 1e-8)
 
 
-def test_published_layer_is_ours():
-    theirs, ours = published_rohrer((32, 64, 128), 2048), create_model("rohrer100k_scs", seed=0)
+@pytest.mark.parametrize("layer", [PublishedSCS, ChannelSumSCS])
+def test_published_layer_is_ours(layer):
+    theirs, ours = published_rohrer((32, 64, 128), 2048, layer), create_model("rohrer100k_scs", seed=0)
     with torch.no_grad():
         for mine, yours in zip(ours.parameters(), theirs.parameters(), strict=True):
             yours.copy_(mine)
@@ -182,7 +183,9 @@ def test_twin_has_the_same_kernels():
 
 def test_every_suite_has_a_command_line_name():
     assert set(command.SUITES) == set(run.SUITES)
-    assert {suite.SUITE for suite in (layers, loading, attacks, strength, explanations, startup)} == set(run.SUITES)
+    assert {suite.SUITE for suite in (layers, epochs, loading, attacks, strength, explanations, startup)} == set(
+        run.SUITES
+    )
 
 
 def test_loading_is_measured_against_a_training_step(monkeypatch):
@@ -210,3 +213,10 @@ def test_help_imports_nothing_heavy():
 
 def test_the_symlink_is_relative():
     assert (Path(run.__file__).parent.parent.parent / "benchmarks").resolve() == Path(run.__file__).resolve().parent
+
+
+def test_an_epoch_and_an_accuracy_beside_plain_loops(monkeypatch):
+    monkeypatch.setattr(epochs, "TRAINING_IMAGES", 64)
+    rows = list(epochs.targets(Settings(rounds=1, batch=32, most_images=300), print))
+    assert [len(row.ours) for row in rows] == [1, 1]
+    assert all(row.ours[0] > 0 and row.theirs[0] > 0 for row in rows)
