@@ -1,7 +1,7 @@
 """The search for each image's smallest ε on a grid: guess, gallop, bisect.
 
-With a polish (`polish.py`) it is shorter: an attack a little beyond the guess mostly succeeds at once, the polish goes
-down from there, and the grid is searched on only where the polish did not come below a value of it.
+With a polish (`polish.py`) it is shorter: an attack well beyond the guess mostly succeeds at once, the polish looks for
+a nearer point, and the grid is searched on only where the polish did not come below a value of it.
 """
 
 from collections.abc import Sequence
@@ -13,18 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.attack import attack
-from scs_eval.analyses.attacks.ball import dual_norm
 from scs_eval.analyses.attacks.config import Attack
 from scs_eval.analyses.attacks.losses import margin
 from scs_eval.analyses.attacks.objective import Backward, Objective
-from scs_eval.analyses.attacks.polish import polish
+from scs_eval.analyses.attacks.polish import linear_step, polish
 from scs_eval.analyses.core.model_state import device_of
 from scs_eval.analyses.core.precision import wide
 from scs_eval.analyses.core.validation import count_logits
 from scs_eval.progress import Progress
 
 POLISHED = ("pgd", "apgd")  # attacks that follow gradients for as long as it takes
-AHEAD = 1.5  # times the guess: where an attack that will be polished begins
+AHEAD = 5.0  # times the guess: where an attack that will be polished begins
 
 
 class SearchResult(NamedTuple):
@@ -108,14 +107,14 @@ class Search:
     def _polish(self, norm: str) -> None:
         """Lower min_eps where there is a nearer point than the search's; of what was lowered since the last polish.
 
-        It starts where the last attempt ended: at a success, or at a failure just below it, after all its steps.
+        It starts where a linear model would be fooled, which `_look_at_clean` knows.
         """
         rows = ((self.eps_index >= 0) & (self.eps_index < self.polished_index)).nonzero()[0]
         if len(rows) == 0:
             return
         at, device = torch.from_numpy(rows), device_of(self.model)
         objective = replace(self._margin(), labels=self.labels[at].to(device))
-        images, best, start = (part[at].to(device) for part in (self.clean, self.images, self.last))
+        images, best, start = (part[at].to(device) for part in (self.clean, self.images, self.start))
         points, radius = polish(objective, images, best, start, norm)
         self.images[at] = points.to(self.images)
         self.min_eps[rows] = np.minimum(self.min_eps[rows], radius.cpu().numpy())
@@ -134,8 +133,8 @@ class Search:
         assert evaluation.gradient is not None
         wrong = evaluation.is_adversarial.cpu().numpy()
         self.eps_index[wrong], self.min_eps[wrong], self.is_adversarial[wrong] = -1, 0, True
-        guess = -wide(evaluation.loss) / dual_norm(evaluation.gradient, norm)
-        return guess.nan_to_num(nan=0.0, posinf=np.inf).cpu().numpy()
+        guess, self.start = linear_step(self.clean, evaluation.loss, evaluation.gradient, norm, self.grid[-1])
+        return guess.cpu().numpy()
 
     def _search(
         self, settings: Attack, first: np.ndarray, low: np.ndarray, *, final: bool = False, until_success: bool = False

@@ -1,10 +1,11 @@
 """A minimum-norm polish: from a misclassified point to a nearer one, off any grid of ε.
 
 After FMN (Pintor, Roli, Brendel and Biggio 2021): steps along the gradient of the margin alternate with updates of the
-radius of the ball that the point is projected onto. What differs: the radius is where the linearised margin crosses
-zero (FMN takes that only until its first success, then a few per cent up or down), directions are averaged, each image
-shortens its own steps when they no longer gain, and two starts race: the point that a search found and the image
-itself, which often lead to different classes. How the constants were chosen: docs/strength.md.
+radius of the ball that the point is projected onto. It starts beside the image, not at the point that it is to improve
+on: that one often lies towards another class than the nearest. What differs from FMN: the radius is where the
+linearised margin crosses zero (FMN takes that only until its first success, then a few per cent up or down), directions
+are averaged, and each image has its own step size, which grows while it gains and ends its polish when it does not.
+How the constants were chosen: docs/strength.md.
 """
 
 import torch
@@ -14,9 +15,10 @@ from scs_eval.analyses.attacks.ball import distance, dual_norm
 from scs_eval.analyses.attacks.objective import Objective
 from scs_eval.analyses.core.precision import wide
 
-RACE, MOST_STEPS = 5, 21  # steps of both starts, and of the better one in all
-LONGEST, SHORTER, SHORTEST = 2.0, 0.8, 0.07  # a step as a share of the radius, and its factor after one without gain
-GAIN = 0.01  # a step gains if it lowers ε by this share
+MOST_STEPS = 40
+LONGEST, SHORTEST = 2.0, 0.2  # a step as a share of the radius: the first, and that below which an image is left alone
+LONGER, SHORTER = 1.3, 0.83  # its factor after a step with gain, and after one without
+GAIN = 0.02  # a step gains if it lowers ε by this share; times the step's share, it aims at no less
 BEYOND = 0.02  # how far beyond the linearised boundary to aim, times the step's share
 NEAREST = 0.5  # of the best radius: as far as one step trusts the linearisation
 MEMORY = 0.8  # weight of earlier directions
@@ -25,14 +27,12 @@ MEMORY = 0.8  # weight of earlier directions
 def polish(objective: Objective, images: Tensor, best: Tensor, start: Tensor, norm: str) -> tuple[Tensor, Tensor]:
     """Points (n, 3, H, W) and their distances (n,) from the images, none farther than the misclassified `best`.
 
-    objective: with the margin as its loss; its labels are those of the images. start: where to begin, besides at the
-    images themselves.
+    objective: with the margin as its loss; its labels are those of the images. start: where to begin
+    (`linear_step`).
     """
-    n = len(images)
-    points, images, best = torch.cat([start, images]), images.repeat(2, 1, 1, 1), best.repeat(2, 1, 1, 1)
-    objective = objective.of(torch.arange(n, device=images.device).repeat(2))
-    radius, memory = distance(images, best, norm), torch.zeros_like(images)
-    share, rows = torch.full_like(radius, LONGEST), torch.arange(2 * n, device=images.device)
+    best, points, memory = best.clone(), start.clone(), torch.zeros_like(images)
+    radius = distance(images, best, norm)
+    share, rows = torch.full_like(radius, LONGEST), torch.arange(len(images), device=images.device)
     for step in range(MOST_STEPS):
         evaluation = objective.of(rows).evaluate(points[rows], gradient=True)
         assert evaluation.gradient is not None
@@ -41,24 +41,26 @@ def polish(objective: Objective, images: Tensor, best: Tensor, start: Tensor, no
         gained = nearer & (now < (1 - GAIN) * radius[rows])
         best[rows[nearer]], radius[rows[nearer]] = points[rows[nearer]], now[nearer]
         if step > 0:
-            share[rows[~gained]] *= SHORTER
+            share[rows] = (share[rows] * torch.where(gained, LONGER, SHORTER)).clamp(max=LONGEST)
         slope, direction = _normalised(evaluation.gradient, norm)
         memory[rows] = MEMORY * memory[rows] + (1 - MEMORY) * direction
         target = _radius(now - wide(evaluation.loss) / slope, radius[rows], share[rows])
         points[rows] = _moved(images[rows], points[rows], memory[rows], share[rows], target, norm)
         rows = rows[share[rows] >= SHORTEST]
-        if step == RACE - 1:
-            rows = rows[torch.isin(rows, _winners(radius))]
         if len(rows) == 0:
             break
-    winners = _winners(radius)
-    return best[winners], radius[winners]
+    return best, radius
 
 
-def _winners(radius: Tensor) -> Tensor:
-    """(n,) positions of the nearer of two, i and n + i; of the first in a tie."""
-    n = len(radius) // 2
-    return torch.arange(n, device=radius.device) + n * (radius[n:] < radius[:n]).long()
+def linear_step(images: Tensor, loss: Tensor, gradient: Tensor, norm: str, most: float) -> tuple[Tensor, Tensor]:
+    """The ε (n,) that would fool a linear model, 0 where there is no telling, and the points at it, but within `most`.
+
+    loss, gradient: of the margin at the images.
+    """
+    slope, direction = _normalised(gradient, norm)
+    guess = (-wide(loss) / slope).nan_to_num(nan=0.0)
+    reach = guess.clamp(0, most)
+    return guess, _moved(images, images, direction, torch.ones_like(reach), reach, norm)
 
 
 def _radius(boundary: Tensor, best: Tensor, share: Tensor) -> Tensor:
