@@ -166,3 +166,14 @@ def test_training_beside_weights_of_others(tmp_path: Path, overwrite: bool) -> N
     assert done.code == 0, done.stderr
     assert (run / f"{MODEL}.safetensors").is_file()
     assert (run / "model.safetensors").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("name", ["nothing.safetensors", "empty.pt"])
+def test_weights_to_begin_with_are_looked_at_before_the_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(cifar10, "read_cifar10", lambda *_, **__: pytest.fail("reads images"))
+    (tmp_path / "empty.pt").touch()
+    words = ["train", "--model", MODEL, "--out", str(tmp_path / "run"), "--init-from", str(tmp_path / name)]
+    assert_refused(command(*words))
+    assert not (tmp_path / "run").exists()
