@@ -62,7 +62,19 @@ TRAINING = [
 
 @pytest.mark.parametrize(("option", "value"), TRAINING, ids=lambda value: ascii(value)[:20])
 def test_training(tmp_path: Path, option: str, value: str) -> None:
-    words = ["train", "--model", MODEL, "--out", str(tmp_path / "run"), "--data-dir", str(tmp_path), option, value]
+    words = [
+        "train",
+        "--model",
+        MODEL,
+        "--out",
+        str(tmp_path / "run"),
+        "--epochs",
+        "1",
+        "--batch-size",
+        "20",
+        option,
+        value,
+    ]
     assert_refused(command(*words))
     assert not (tmp_path / "run").exists()
 

@@ -150,8 +150,10 @@ def test_training_leaves_strangers_files_alone(tmp_path: Path, name: str, overwr
     run = tmp_path / "run"
     run.mkdir()
     (run / name).write_bytes(b"mine")
-    words = ["train", "--model", MODEL, "--out", str(run), "--data-dir", str(tmp_path)]
-    assert_refused(command(*words, *(["--overwrite"] if overwrite else [])))
+    words = ["train", "--model", MODEL, "--out", str(run), "--epochs", "1", "--batch-size", "20"]
+    refused = command(*words, *(["--overwrite"] if overwrite else []))
+    assert_refused(refused)
+    assert f"holds {name}, which no run wrote" in refused.stderr
     assert (run / name).read_bytes() == b"mine"
 
 
