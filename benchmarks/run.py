@@ -11,7 +11,7 @@ from scs_eval.benchmarks.conditions import conditions
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target
 from scs_eval.benchmarks.result import BenchResult, in_words
 
-SUITES = ("layers", "epochs", "loading", "attacks", "strength", "explanations", "startup")
+SUITES = ("layers", "epochs", "loading", "attacks", "autoattack", "strength", "explanations", "startup")
 
 
 def bench(

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from closeness import close
 
 from scs_eval.analyses.core.result import load_result
-from scs_eval.benchmarks import attacks, epochs, explanations, layers, loading, run, startup, strength
+from scs_eval.benchmarks import attacks, autoattack, epochs, explanations, layers, loading, run, startup, strength
 from scs_eval.benchmarks import contest as contest_module
 from scs_eval.benchmarks.contest import Growth, Settings, Target, contest, grow
 from scs_eval.benchmarks.peers import plain_twin, published_cnn9, published_resnet20
@@ -183,9 +183,9 @@ def test_twin_has_the_same_kernels():
 
 def test_every_suite_has_a_command_line_name():
     assert set(command.SUITES) == set(run.SUITES)
-    assert {suite.SUITE for suite in (layers, epochs, loading, attacks, strength, explanations, startup)} == set(
-        run.SUITES
-    )
+    assert {
+        suite.SUITE for suite in (layers, epochs, loading, attacks, autoattack, strength, explanations, startup)
+    } == set(run.SUITES)
 
 
 def test_loading_is_measured_against_a_training_step(monkeypatch):
