@@ -36,6 +36,6 @@ class FaithfulnessOptions:
     def __post_init__(self) -> None:
         """Refuse what no maps could be asked."""
         check_choices(self)
-        check_at_least(1, steps=self.steps, samples=self.samples)
+        check_at_least(1, samples=self.samples)  # how many steps an image allows depends on its size
         if not 0 < self.sigma < math.inf:
             raise InputError(f"expected a finite sigma above 0, got {self.sigma}")

@@ -23,7 +23,8 @@ class SaliencyOptions:
     target: Annotated[str | int, "Class to explain: predicted, label or a name.", {"type": str}] = "predicted"
     reduce: Annotated[
         Literal["max", "mean", "norm", "sum", "positive"],
-        "Channels: the largest, the mean or the norm of their |values|; |sum|; the positive part of the sum.",
+        "Channels: max, mean, norm, sum or positive.",
+        {"type": str},
     ] = "max"
     rows: Annotated[int, "Images in the figure."] = 6
     radius: float = RADIUS

@@ -17,7 +17,7 @@ REFUSED = {
         (("--method", "gard"), "did you mean grad"),
         (("--method", "guided-backprop"), "needs ReLU modules"),
         (("--min-accuracy", "0.99"), "lower --min-accuracy"),
-        (("--reduce", "median"), "expected a reduction"),
+        (("--reduce", "median"), "expected reduce as one of max, mean"),
         (("-n", "1001"), "at most 1000"),
         (("-n", "0"), "at least 1"),
         (("--data", "no/such/folder"), "no/such/folder"),
@@ -77,4 +77,4 @@ def test_both_forms_together(tmp_path, command):
 def test_no_model_is_said(command):
     done = CliRunner().invoke(cli, [command])
     assert done.exit_code == 2
-    assert "Missing" in done.output
+    assert ("Expected MODEL or --system" if command == "doctor" else "Missing") in done.output

@@ -235,7 +235,7 @@ def nan_image() -> Tensor:
         ({"classes": ("red", "green")}, "expected 2 logits"),
         ({"methods": "gard"}, "did you mean grad"),
         ({"methods": ()}, "expected a method"),
-        ({"steps": 0}, "steps of at least 1"),
+        ({"steps": 0}, "from 1 to 64 steps"),
         ({"steps": 65}, "from 1 to 64 steps"),
         ({"baseline": "white"}, "baseline as one of black, mean, blur"),
         ({"order": "absolute"}, "order as one of signed, magnitude"),

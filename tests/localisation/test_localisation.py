@@ -151,9 +151,9 @@ def test_coarse_maps_are_not_smoothed(method: str, smooth: int) -> None:
     ("options", "message"),
     [
         ({"method": "wxx"}, "unknown method"),
-        ({"setting": "diFull"}, "expected a setting of grid"),
-        ({"protocol": "bcos"}, "expected a protocol of paper"),
-        ({"look": "all"}, "expected a look of auto"),
+        ({"setting": "diFull"}, "expected setting as one of grid"),
+        ({"protocol": "bcos"}, "expected protocol as one of paper"),
+        ({"look": "all"}, "expected look as one of auto"),
         ({"smooth": 2}, "odd kernel"),
         ({"top": 0}, "share below 1"),
         ({"top": 2.5}, "share below 1"),
