@@ -247,9 +247,13 @@ class FaithfulnessResult(Result):
         return known | dict.fromkeys(MEASURES, "all layers re-initialised")
 
     def _lines(self, name: str) -> list[Line]:
-        """The mean curve of every method with its interval and area."""
+        """The mean curve of every method with its interval and area.
+
+        A mean of probabilities is one, so the interval ends at 0 and 1; of few images it would often reach beyond.
+        """
         areas = self.scores[name].mean(1)
-        return [_line(*row) for row in zip(self.methods, getattr(self, name), areas, strict=True)]
+        lines = (_line(*row) for row in zip(self.methods, getattr(self, name), areas, strict=True))
+        return [line._replace(low=line.low.clip(0, 1), high=line.high.clip(0, 1)) for line in lines]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -71,6 +71,14 @@ def test_maps_are_those_of_the_method(found: FaithfulnessResult) -> None:
     np.testing.assert_allclose(found.examples[1, 0, 0], maps.abs().amax(1)[0], rtol=1e-5, atol=1e-7)
 
 
+def test_bands_of_probabilities_stay_probabilities(found: FaithfulnessResult) -> None:
+    skewed = np.linspace(0, 1, len(found.targets))[:, None] ** 4 * np.ones((1, len(found.fractions)))
+    few = replace(found, deletion=np.stack([skewed] * len(found.methods)))
+    band = few.curves().query("curve == 'deletion'")[["low", "mean", "high"]]
+    assert ((band >= 0) & (band <= 1)).all(axis=None)
+    assert (band.high == 1).any()  # which is where the interval was cut
+
+
 def test_curves_begin_and_end_where_they_must(found: FaithfulnessResult) -> None:
     probability = network().eval()(IMAGES).softmax(1).max(1).values.detach()
     black = network().eval()(torch.zeros(1, 3, 8, 8)).softmax(1)[0].detach()[found.targets]
