@@ -7,6 +7,7 @@ SITE is the folder the wheel was installed into, before anything else on the pat
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,9 @@ def packages(root: Path) -> set[str]:
     found = set()
     for folder, _, files in os.walk(root / "scs_eval", followlinks=True):
         if "__init__.py" in files:
-            found |= {str(Path(folder, name).relative_to(root)) for name in files if not name.endswith(".pyc")}
+            # What is compiled, and from what: the wheel has the one, the repository the other.
+            kept = (name for name in files if not name.endswith((".pyc", ".so", ".cpp")))
+            found |= {str(Path(folder, name).relative_to(root)) for name in kept}
     return found
 
 
@@ -35,6 +38,9 @@ def main(site: Path, repository: Path) -> None:
     file, images, classes, trained = json.loads(output)
     assert Path(file).is_relative_to(site), f"tested {file}, which is not the wheel's"
     assert (images, classes) == (10, 10)
+    if shutil.which("g++"):
+        library = list(site.glob("scs_eval/models/layers/kernels/_fused*"))
+        assert library, "there is a compiler, and the wheel has no compiled passes"
     print(f"wheel: {len(packages(site))} files, {images} images, {trained} trained models, used from elsewhere")
 
 
