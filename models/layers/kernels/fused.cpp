@@ -98,7 +98,7 @@ INLINE bool tiles(const Window& w) {
          w.dilation[0] == 1 && w.dilation[1] == 1;
 }
 
-struct Maps {  // sizes: images, responses (height, width), pooled responses (height, width), channels
+struct Maps {  // images, height and width before and after a pooling or a convolution, channels
   int64_t images, height, width, down, across, channels;
 };
 
@@ -281,10 +281,6 @@ INLINE void sharpen_backward(Share images, const T* grad, const T* kept, const u
     for (int64_t k = 0; k < block; ++k) grad_p[k % m.channels] += grad_exponents[k];
 }
 
-struct Patches {  // a convolution: images, height, width, output (height, width), channels
-  int64_t images, height, width, down, across, channels;
-};
-
 // Which outputs 0 … count-1 have the pixel that lies `offset` into their window inside the image.
 INLINE Share inside(int64_t offset, int64_t count, int64_t side, const Window& w, int dim) {
   Share share{0, count};
@@ -304,7 +300,7 @@ INLINE void add_line(const T* from, int64_t step_from, T* to, int64_t step_to, i
 
 // Sums over windows, rows and then columns; transposed: from the windows back to their pixels.
 template <typename T>
-INLINE void box_sum(const T* from, T* between, T* to, const Patches& m, const Window& w, bool transposed) {
+INLINE void box_sum(const T* from, T* between, T* to, const Maps& m, const Window& w, bool transposed) {
   std::fill(between, between + m.height * m.across, T(0));
   std::fill(to, to + (transposed ? m.height * m.width : m.down * m.across), T(0));
   if (transposed) {
@@ -353,7 +349,7 @@ INLINE void pixel_energy(const T* x, T* energy, int64_t pixels, int64_t channels
 
 // ‖patch‖ = sqrt(Σ x² + eps), and 1/(‖patch‖ + q) if it is wanted.
 template <typename T>
-INLINE void patch_norm(Share images, const T* x, T* norm, T* inverse, const Patches& m, const Window& w, T eps, T q) {
+INLINE void patch_norm(Share images, const T* x, T* norm, T* inverse, const Maps& m, const Window& w, T eps, T q) {
   const int64_t area = m.height * m.width, patches = m.down * m.across;
   std::vector<T> energy(area), between(m.height * m.across);
   for (int64_t image = images.begin; image < images.end; ++image) {
@@ -368,7 +364,7 @@ INLINE void patch_norm(Share images, const T* x, T* norm, T* inverse, const Patc
 
 // grad_x += x · Σ over the patches that hold the pixel of grad_norm/‖patch‖, for d‖patch‖/dx = x/‖patch‖.
 template <typename T>
-INLINE void norm_gradient(Share images, const T* x, const T* grad_norm, const T* norm, T* grad_x, const Patches& m,
+INLINE void norm_gradient(Share images, const T* x, const T* grad_norm, const T* norm, T* grad_x, const Maps& m,
                           const Window& w) {
   const int64_t area = m.height * m.width, patches = m.down * m.across;
   std::vector<T> shares(patches), between(m.height * m.across), spread(area);
@@ -383,7 +379,7 @@ INLINE void norm_gradient(Share images, const T* x, const T* grad_norm, const T*
   }
 }
 
-// |cos|^(B-1) of the alignment, and how y grows through it, as a share of y: (B-1)·|cos|/(|cos| + eps).
+// |cos|^(B-1).
 template <typename T>
 INLINE T alignment(T cosine, T power, T eps) {
   return power == 1 ? cosine : exp2_of(power * log2_of(cosine + eps));
@@ -423,7 +419,8 @@ INLINE void align_backward(Share pixels, const T* u, const T* norm, const T* gra
     for (int64_t k = 0; k < units; ++k) {
       const bool later = second[k] > first[k];
       const T value = later ? second[k] : first[k], cosine = size_of(value) / length;
-      const T flow = (power == 1 ? cosine : exp2_of(power * log2_of(cosine + eps))) * scale * from[k];
+      const T flow = alignment(cosine, power, eps) * scale * from[k];
+      // What reaches u through |cos|, as a share of what reaches it directly: (B-1)·|cos|/(|cos| + eps).
       const T through = power == 1 ? flow : flow * (power * cosine / (cosine + eps));
       sum += through * value;
       const T total = flow + through;
@@ -456,8 +453,8 @@ void in_parallel(int64_t count, int64_t threads, const Work& work) {
     sharpen(lines, u, inverse, p, y, kept, codes, m, w, eps, magnitude, relu);                                        \
   }                                                                                                                   \
   EXPORT void NAME##_sharpen(const T* u, const T* inverse, const T* p, T* y, T* kept, uint8_t* codes, const Maps* m,  \
-                             const Window* w, double eps, int64_t magnitude, int64_t relu, int64_t threads) {                     \
-    in_parallel(m->images * m->down, threads, [&](Share lines, int64_t) {                                                 \
+                             const Window* w, double eps, int64_t magnitude, int64_t relu, int64_t threads) {         \
+    in_parallel(m->images * m->down, threads, [&](Share lines, int64_t) {                                             \
       NAME##_sharpen_part(lines, u, inverse, p, y, kept, codes, *m, *w, T(eps), magnitude, relu);                     \
     });                                                                                                               \
   }                                                                                                                   \
@@ -468,49 +465,49 @@ void in_parallel(int64_t count, int64_t threads, const Work& work) {
   }                                                                                                                   \
   EXPORT void NAME##_sharpen_backward(const T* grad, const T* kept, const uint8_t* codes, const T* inverse,           \
                                       const T* p, T* to, T* grad_norm, T* grad_p, const Maps* m, const Window* w,     \
-                                      double eps, int64_t threads) { /* grad_p: (threads, channels), zeros */             \
-    in_parallel(m->images, threads, [&](Share images, int64_t thread) {                                                   \
+                                      double eps, int64_t threads) { /* grad_p: (threads, channels), zeros */         \
+    in_parallel(m->images, threads, [&](Share images, int64_t thread) {                                               \
       NAME##_sharpen_backward_part(images, grad, kept, codes, inverse, p, to, grad_norm,                              \
                                    grad_p ? grad_p + thread * m->channels : nullptr, *m, *w, T(eps));                 \
     });                                                                                                               \
   }                                                                                                                   \
-  EVERY_CPU void NAME##_patch_norm_part(Share images, const T* x, T* norm, T* inverse, const Patches& m,              \
+  EVERY_CPU void NAME##_patch_norm_part(Share images, const T* x, T* norm, T* inverse, const Maps& m,                 \
                                         const Window& w, T eps, T q) {                                                \
     patch_norm(images, x, norm, inverse, m, w, eps, q);                                                               \
   }                                                                                                                   \
-  EXPORT void NAME##_patch_norm(const T* x, T* norm, T* inverse, const Patches* m, const Window* w, double eps,       \
-                                double q, int64_t threads) {                                                              \
-    in_parallel(m->images, threads, [&](Share images, int64_t) {                                                          \
+  EXPORT void NAME##_patch_norm(const T* x, T* norm, T* inverse, const Maps* m, const Window* w, double eps,          \
+                                double q, int64_t threads) {                                                          \
+    in_parallel(m->images, threads, [&](Share images, int64_t) {                                                      \
       NAME##_patch_norm_part(images, x, norm, inverse, *m, *w, T(eps), T(q));                                         \
     });                                                                                                               \
   }                                                                                                                   \
   EVERY_CPU void NAME##_norm_gradient_part(Share images, const T* x, const T* grad_norm, const T* norm, T* grad_x,    \
-                                           const Patches& m, const Window& w) {                                       \
+                                           const Maps& m, const Window& w) {                                          \
     norm_gradient(images, x, grad_norm, norm, grad_x, m, w);                                                          \
   }                                                                                                                   \
-  EXPORT void NAME##_norm_gradient(const T* x, const T* grad_norm, const T* norm, T* grad_x, const Patches* m,        \
-                                   const Window* w, int64_t threads) {                                                    \
-    in_parallel(m->images, threads, [&](Share images, int64_t) {                                                          \
+  EXPORT void NAME##_norm_gradient(const T* x, const T* grad_norm, const T* norm, T* grad_x, const Maps* m,           \
+                                   const Window* w, int64_t threads) {                                                \
+    in_parallel(m->images, threads, [&](Share images, int64_t) {                                                      \
       NAME##_norm_gradient_part(images, x, grad_norm, norm, grad_x, *m, *w);                                          \
     });                                                                                                               \
   }                                                                                                                   \
-  EVERY_CPU void NAME##_align_part(Share pixels, const T* u, const T* norm, T* y, int64_t units, int64_t rivals, T power, \
+  EVERY_CPU void NAME##_align_part(Share pixels, const T* u, const T* norm, T* y, int64_t units, int64_t rivals, T power,\
                                    T eps, T scale) {                                                                  \
     align(pixels, u, norm, y, units, rivals, power, eps, scale);                                                      \
   }                                                                                                                   \
-  EXPORT void NAME##_align(const T* u, const T* norm, T* y, int64_t pixels, int64_t units, int64_t rivals, double power,  \
-                           double eps, double scale, int64_t threads) {                                                   \
-    in_parallel(pixels, threads, [&](Share share, int64_t) {                                                              \
+  EXPORT void NAME##_align(const T* u, const T* norm, T* y, int64_t pixels, int64_t units, int64_t rivals, double power,\
+                           double eps, double scale, int64_t threads) {                                               \
+    in_parallel(pixels, threads, [&](Share share, int64_t) {                                                          \
       NAME##_align_part(share, u, norm, y, units, rivals, T(power), T(eps), T(scale));                                \
     });                                                                                                               \
   }                                                                                                                   \
   EVERY_CPU void NAME##_align_backward_part(Share pixels, const T* u, const T* norm, const T* grad, T* to, T* share,  \
-                                            int64_t units, int64_t rivals, T power, T eps, T scale) {                     \
+                                            int64_t units, int64_t rivals, T power, T eps, T scale) {                 \
     align_backward(pixels, u, norm, grad, to, share, units, rivals, power, eps, scale);                               \
   }                                                                                                                   \
   EXPORT void NAME##_align_backward(const T* u, const T* norm, const T* grad, T* to, T* share, int64_t pixels,        \
-                                    int64_t units, int64_t rivals, double power, double eps, double scale, int64_t threads) { \
-    in_parallel(pixels, threads, [&](Share part, int64_t) {                                                               \
+                                    int64_t units, int64_t rivals, double power, double eps, double scale, int64_t threads) {\
+    in_parallel(pixels, threads, [&](Share part, int64_t) {                                                           \
       NAME##_align_backward_part(part, u, norm, grad, to, share, units, rivals, T(power), T(eps), T(scale));          \
     });                                                                                                               \
   }
