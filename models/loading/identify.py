@@ -117,5 +117,5 @@ def _alike(name: str) -> list[str]:
 
 
 def _zoo() -> list[str]:
-    """The listed names that the grammar spells; a network that the user registered has no kin."""
-    return [name for name in list_models() if resolve(name, missing_ok=True)]
+    """The listed names that the grammar spells, by their structure: not those of the user, not another training."""
+    return [name for name in list_models() if resolve(name, missing_ok=True) and not _variant(name).training]

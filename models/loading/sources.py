@@ -161,9 +161,12 @@ def _canonical(name: str) -> str:
 
 
 def _matching(pattern: str) -> list[str]:
-    """Trained models by name; a pattern with an @ in it also chooses seeds, any other means seed 0."""
+    """Trained models by name; a pattern with an @ in it also chooses seeds, any other means seed 0.
+
+    `rohrer100k_*` asks for layers; another training, as of the hardened networks, is asked for by its word.
+    """
     with_seeds = "@" in pattern
-    spelled = {name: split_seed(name) for name in trained_models()}
+    spelled = {name: split_seed(name) for name in trained_models() if "hardened" in pattern or "hardened" not in name}
     names = [
         name
         for name, (network, seed) in spelled.items()

@@ -33,7 +33,11 @@ ROHRER = Family(
         **{layer: _sharpened(layer, pooling="maxabspool") for layer in SHARPENED},
         "bcos": Variant("", "bcos", activation="linear", pooling="maxpool", b=2.0),
     },
-    choices={layer: {"activation": ACTIVATIONS, "pooling": POOLINGS} for layer in ("conv", *SHARPENED, "bcos")},
+    choices={
+        layer: {"activation": ACTIVATIONS, "pooling": POOLINGS, "training": ("hardened",)}
+        for layer in ("conv", *SHARPENED, "bcos")
+    },
+    hardened=("rohrer100k_conv", "rohrer100k_scs"),
 )
 
 RESNET18 = Family(

@@ -20,9 +20,10 @@ def twins(model: str) -> list[str]:
     family, variant = resolved
     default = replace(family.defaults["conv"], architecture=variant.architecture)
     possible = family.choices["conv"]
-    words = {option: getattr(variant, option) for option in ("activation", "pooling", "norm")}
+    words = {option: getattr(variant, option) for option in ("activation", "pooling", "norm", "training")}
     same = replace(default, **{option: word for option, word in words.items() if word in possible.get(option, ())})
-    names = dict.fromkeys([spell(same, default), spell(default, default)])
+    usual = replace(default, training=variant.training)
+    names = dict.fromkeys([spell(same, default), spell(usual, default)])
     seed = split_seed(model)[1]
     return list(dict.fromkeys([with_seed(name, seed) for name in names] + list(names)))
 
@@ -30,7 +31,8 @@ def twins(model: str) -> list[str]:
 def reference_of(model: str) -> str | None:
     """What a zoo network is compared with: its architecture's convolution network with default activation and pooling.
 
-    The rule names one network, whichever others are there: `rohrer100k_conv` for `rohrer100k_scs`, of the same seed.
+    The rule names one network, whichever others are there: `rohrer100k_conv` for `rohrer100k_scs`, of the same seed;
+    a hardened network has the hardened one.
     None for that network itself, and for one that is not of the zoo or has no such convolution network.
     """
     resolved = resolve(model, missing_ok=True)
@@ -38,7 +40,8 @@ def reference_of(model: str) -> str | None:
         return None
     family, variant = resolved
     default = replace(family.defaults["conv"], architecture=variant.architecture)
-    return None if variant == default else with_seed(spell(default, default), split_seed(model)[1])
+    usual = replace(default, training=variant.training)
+    return None if variant == usual else with_seed(spell(usual, default), split_seed(model)[1])
 
 
 def references_of(networks: Mapping[str, str], *, asked: str | None = None) -> dict[str, str]:

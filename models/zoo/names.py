@@ -1,9 +1,9 @@
 """The grammar of model names: `<architecture>_<layer>[_<option>…]`, without importing torch.
 
-Options come in one order (activation, pooling, norm, units, width, p, q, b), and one that equals the default of its
+Options come in one order (activation, pooling, norm, units, training, width, p, q, b), and one that equals the default of its
 layer is left out: `rohrer100k_scs_linear_maxabspool` is `rohrer100k_scs`. `p=…` fixes the exponent of a sharpened
 layer, `q=…` is the q that an SCS layer starts with, `b=…` the B of a B-cos layer, `w=…` a width factor; any number may
-be asked for, the listed names carry the papers'.
+be asked for, the listed names carry the papers'. `hardened` is the same network trained on attacked images.
 
 `NAME@3` is the network trained with seed 3 and `NAME` alone the one with seed 0.
 """
@@ -26,13 +26,14 @@ class Variant:
     pooling: str | None = None
     norm: str | None = None
     units: str | None = None
+    training: str | None = None
     width: float | None = None
     p: float | None = None
     q: float | None = None
     b: float | None = None
 
 
-WORDS = ("activation", "pooling", "norm", "units")
+WORDS = ("activation", "pooling", "norm", "units", "training")
 NUMBERS = {"w": "width", "p": "p", "q": "q", "b": "b"}
 OPTIONAL = {"p": ("scs", "ssdp"), "q": ("scs", "cos")}  # layers of which a number may be said that has no default
 LIMITS = {"w": (0.01, 16.0), "p": (0.1, 100.0), "q": (1e-6, 10.0), "b": (1.0, 10.0)}
@@ -47,6 +48,7 @@ class Family:
     defaults: dict[str, Variant]  # one per layer; `architecture` is filled in
     choices: dict[str, dict[str, tuple[str, ...]]]  # layer -> option -> words
     listed: dict[str, tuple[float, ...]] = field(default_factory=dict)  # numeric option -> values worth listing
+    hardened: tuple[str, ...] = ()  # stems, such as rohrer100k_conv, of which `_hardened` is listed too
     num_classes: int = 10  # unless another number is asked for; 1000 where the source is about ImageNet
 
 
@@ -75,16 +77,18 @@ def spell(variant: Variant, default: Variant) -> str:
 
 def variants(family: Family) -> list[tuple[str, Variant]]:
     """Every listed name of a family with its variant."""
-    return [
+    listed = [
         (spell(variant, default), variant)
         for architecture in family.input_sizes
         for layer, default in family.defaults.items()
         for variant in _combinations(replace(default, architecture=architecture), family, layer)
     ]
+    hardened = [replace(variant, training="hardened") for name, variant in listed if name in family.hardened]
+    return listed + [(spell(variant, family.defaults[variant.layer]), variant) for variant in hardened]
 
 
 def _combinations(default: Variant, family: Family, layer: str) -> list[Variant]:
-    words = family.choices[layer]
+    words = {option: choices for option, choices in family.choices[layer].items() if option != "training"}
     numbers = {name: values for name, values in family.listed.items() if getattr(default, name) is not None}
     keys = [*words, *numbers]
     return [_with(default, zip(keys, chosen, strict=True)) for chosen in product(*words.values(), *numbers.values())]

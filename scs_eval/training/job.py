@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from scs_eval.errors import InputError
 from scs_eval.models.zoo.names import split_seed, with_seed
 from scs_eval.training.network import folder_name, model_name
-from scs_eval.training.recipe import Recipe, default_recipe, make_recipe
+from scs_eval.training.recipe import Recipe, default_recipe, implied_numbers, make_recipe
 from scs_eval.training.run_directory import RunDirectory, read_run
 
 SUBSETS = "validation", "train_images"
@@ -100,7 +100,7 @@ def plan_job(
     if recorded and recipe_name is None:
         recipe = replace(Recipe(**recorded["recipe"]), **overrides)
     else:
-        recipe = make_recipe(recipe_name or default_recipe(name), overrides)
+        recipe = make_recipe(recipe_name or default_recipe(name), {**implied_numbers(name), **overrides})
     return Job(model=name, out=out, recipe=recipe, **{**_recorded_settings(recorded), **settings})
 
 

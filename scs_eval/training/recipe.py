@@ -130,6 +130,11 @@ def default_recipe(model_name: str) -> str:
     return "scs-resnet" if model_name.startswith(("resnet18", "resnet20")) else "scs"
 
 
+def implied_numbers(model_name: str) -> dict[str, Any]:
+    """What the name of a network says of its training: a hardened one learns from images attacked within 4/255."""
+    return {"pgd_eps": 0.0157} if "hardened" in model_name.split("_") else {}
+
+
 def make_recipe(name: str, overrides: dict[str, Any]) -> Recipe:
     """The named recipe with some of its numbers changed."""
     if name not in RECIPES:

@@ -20,7 +20,6 @@ from scs_eval import load_data, load_model, pgd
 from scs_eval.models.layers import SharpenedSDP2d
 
 TABLE = Path(__file__).parents[2] / "docs" / "gallery.csv"
-HARDENED = Path(__file__).parents[1] / "scorecard" / "hardened.safetensors"  # rohrer100k_conv, --pgd-eps 0.0157
 IMAGES, GRID = 64, np.linspace(0.002, 0.03, 15).tolist()
 CHANGED = 0.05  # of robust accuracy, mean over the grid: above that of the network behind the defence
 
@@ -151,7 +150,7 @@ BROKEN = {
 }
 SOUND = {
     "linear": Exhibit(linear, None),
-    "adversarially trained": Exhibit(lambda: load_model(HARDENED), None),
+    "adversarially trained": Exhibit(lambda: load_model("rohrer100k_conv_hardened"), None),
     **{name: Exhibit(lambda name=name: load_model(name), None) for name in
        ("rohrer100k_conv", "rohrer100k_scs", "rohrer100k_ssdp", "rohrer100k_bcos")},
 }  # fmt: skip

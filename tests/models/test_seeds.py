@@ -73,3 +73,10 @@ def test_a_seed_that_was_not_trained_is_answered_with_those_that_were():
     assert trained_seeds("rohrer100k_scs@5") == [0, 2, 10]
     with pytest.raises(InputError, match=r"no trained weights for 'rohrer100k_scs@5' \(trained with seed 0, 2, 10\)"):
         load_model("rohrer100k_scs@5")
+
+
+def test_a_pattern_means_hardened_networks_only_where_it_says_so():
+    named = [source.source for source in parse_sources(["rohrer100k_conv*"])]
+    assert "rohrer100k_conv" in named
+    assert not [name for name in named if "hardened" in name]
+    assert [source.source for source in parse_sources(["*conv_hardened"])] == ["rohrer100k_conv_hardened"]

@@ -129,6 +129,7 @@ def test_what_a_name_stands_for():
         ("resnet18_224_scs_bn", "resnet18_224_scs"),
         ("bcos_cnn9_b=2", "bcos_cnn9"),
         ("bcos_cnn9_maxout_w=0.250_b=2.0", "bcos_cnn9_w=0.25"),
+        ("rohrer100k_bcos_hardened_b=1.5", "rohrer100k_bcos_hardened_b=1.5"),
         ("rohrer100k_scs_p=2.0000001", "rohrer100k_scs_p=2.0000001"),
     ],
 )
@@ -151,6 +152,7 @@ def test_defaults_may_be_spelled_out(spelled, canonical):
         ("bcos_cnn9_b=nan", "from 1 to 10"),
         ("rohrer100k_scs_relu_linear", "says its activation twice"),
         ("bcos_cnn9_b=1_b=2", "says its b twice"),
+        ("resnet20_conv_hardened", "unknown option 'hardened'"),
     ],
 )
 def test_unknown_names_say_what_is_near(name, hint):

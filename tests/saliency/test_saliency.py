@@ -166,6 +166,8 @@ def test_twins(name: str, expected: list[str]) -> None:
         ("rohrer100k_scs_relu_maxpool", "rohrer100k_conv"),
         ("rohrer100k_conv_linear_maxabspool", "rohrer100k_conv"),
         ("resnet20_bcos", "resnet20_conv"),
+        ("rohrer100k_scs_hardened@2", "rohrer100k_conv_hardened@2"),
+        ("rohrer100k_conv_hardened", None),
         ("rohrer100k_conv", None),
         ("anything", None),
     ],

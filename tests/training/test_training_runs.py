@@ -697,6 +697,12 @@ def test_each_seed_is_a_run_of_its_own(tmp_path):
     assert "expected LO:HI" in run([*command, "--seeds", "5:2"]).output
 
 
+def test_a_hardened_network_learns_from_attacked_images_unless_told_otherwise(tmp_path):
+    assert job(tmp_path, "rohrer100k_scs_hardened").recipe.pgd_eps == pytest.approx(4 / 255, rel=0.002)
+    assert job(tmp_path, "rohrer100k_scs").recipe.pgd_eps == 0
+    assert job(tmp_path, "rohrer100k_scs_hardened", pgd_eps=0.1).recipe.pgd_eps == 0.1
+
+
 def test_a_run_with_held_out_images_says_so(tmp_path):
     done = run(options(tmp_path / "run", "--validation", "16", "--train-images", "16", "--epochs", "1"))
     assert done.exit_code == 0
