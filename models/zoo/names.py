@@ -1,9 +1,9 @@
 """The grammar of model names: `<architecture>_<layer>[_<option>…]`, without importing torch.
 
-Options come in one order (activation, pooling, norm, units, training, width, p, q, b), and one that equals the default of its
-layer is left out: `rohrer100k_scs_linear_maxabspool` is `rohrer100k_scs`. `p=…` fixes the exponent of a sharpened
-layer, `q=…` is the q that an SCS layer starts with, `b=…` the B of a B-cos layer, `w=…` a width factor; any number may
-be asked for, the listed names carry the papers'. `hardened` is the same network trained on attacked images.
+Options come in one order (activation, pooling, norm, units, training, width, p, q, b), and one that equals the default
+of its layer is left out: `rohrer100k_scs_linear_maxabspool` is `rohrer100k_scs`. `p=…` fixes the exponent of a
+sharpened layer, `q=…` is the q that an SCS layer starts with, `b=…` the B of a B-cos layer, `w=…` a width factor; any
+number may be asked for, the listed names carry the papers'. `hardened` is the same network trained on attacked images.
 
 `NAME@3` is the network trained with seed 3 and `NAME` alone the one with seed 0.
 """
