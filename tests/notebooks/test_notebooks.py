@@ -2,6 +2,8 @@
 
 import ast
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,32 @@ def test_only_the_public_api(path):
             assert not node.attr.startswith("_") or node.attr.startswith("__")
             if isinstance(node.value, ast.Name) and node.value.id == "scs_eval":
                 assert node.attr in scs_eval.__all__
+
+
+def install_cell(path: Path) -> str:
+    """The first cell of code."""
+    return "".join(cells(path, "code")[0]["source"])
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("folder", "source"), [("checkout/notebooks", ".."), ("content", "scs-eval")])
+def test_the_first_cell_installs_what_is_missing_and_nothing_else(path, folder, source, tmp_path, monkeypatch):
+    """As in Colab, where a notebook comes alone; and in a checkout that was not installed."""
+    asked: list[list[str]] = []
+    for name in ("checkout/scs_eval", folder):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / folder)
+    monkeypatch.setattr("subprocess.run", lambda words, **_: asked.append(words))
+    exec(install_cell(path), {})
+    assert asked == [], "it is installed"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    exec(install_cell(path), {})
+    assert asked == [[sys.executable, "-m", "pip", "install", "--quiet", source, "ipywidgets"]]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_nothing_is_needed_but_what_comes_with_the_package(path):
+    text = ast.unparse(code(path))
+    assert re.findall(r"load_data\(['\"](\w+)", text), "or the test looks for the wrong thing"
+    assert set(re.findall(r"load_data\(['\"](\w+)", text)) == {"sample"}
+    assert not re.search(r"https?://|download|/content|drive", text)
