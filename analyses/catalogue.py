@@ -30,6 +30,7 @@ class Headline:
     at_eps: one such number for every ε of the sweep, or for those that the summary shows; called pgd@8/255.
     words_of_difference: what a model is that has less, and one that has more of it than its reference.
     unit: what its examples are, if not what the analysis counts.
+    formula, source, fails: what is computed, whose it is, and where it misleads; the site's catalogue shows them.
 
     >>> import scs_eval
     >>> scs_eval.Headline("sureness", "largest probability", lambda result: result.largest, better=1).unit is None
@@ -44,6 +45,9 @@ class Headline:
     at_eps: Literal["", "all", "shown"] = ""
     words_of_difference: tuple[str, str] = ("lower", "higher")
     unit: Unit | None = None
+    formula: str = ""
+    source: str = ""
+    fails: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,13 @@ for _entry in (
         "accuracy", "Accuracy", "How often is the model right?",
         command="Measure how often each model is right, beside the paper.", function="accuracy",
         run=f"{ROOMS}.accuracy.task:run", size=1000, needs=("labels", "facts"),
-        metrics=(Headline("accuracy", "right answers", lambda result: result.correct, HIGHER, shares=True),),
+        metrics=(
+            Headline(
+                "accuracy", "right answers", lambda result: result.correct, HIGHER, shares=True,
+                formula="share of images whose largest logit is their label's", source="counting; Wilson 1927",
+                fails="says nothing of how sure the answers are, nor of images of another kind",
+            ),
+        ),
         curve="Right answers on clean images.",
     ),
     Analysis(
@@ -170,8 +180,14 @@ for _entry in (
         command="Measure whether each model is right as often as it says.", function="calibration",
         run=f"{ROOMS}.calibration.task:run", size=1000, needs=("labels",),
         metrics=(
-            Headline("brier", "Brier score", lambda result: result.brier[0], LOWER),
-            Headline("log_loss", "log loss", lambda result: result.log_loss[0], LOWER),
+            Headline(
+                "brier", "Brier score", lambda result: result.brier[0], LOWER, formula="Σ (p − y)² over the classes",
+                source="Brier 1950", fails="mixes calibration with accuracy: a better classifier has less of it",
+            ),
+            Headline(
+                "log_loss", "log loss", lambda result: result.log_loss[0], LOWER, formula="−log p of the right class",
+                source="Good 1952", fails="one answer that is sure and wrong outweighs many images",
+            ),
         ),
         curve="Accuracy against confidence: on the diagonal, a model is right as often as it says.",
     ),
@@ -183,14 +199,19 @@ for _entry in (
         metrics=(
             Headline(
                 "sparseness", "sparseness of saliency maps (Gini)", lambda result: result.gini,
-                words_of_difference=("less sparse", "sparser"),
+                words_of_difference=("less sparse", "sparser"), formula="Gini index of |map|",
+                source="Chalasani et al. 2020", fails="a sparse map may be wrong; untrained networks differ in it",
             ),
             Headline(
                 "class_correlation", "correlation of the maps of two classes",
                 lambda result: result.class_correlation, LOWER,
+                formula="Pearson correlation of the maps of the likeliest and of the least likely class",
+                source="this package", fails="1 for every method that does not look at the class",
             ),
             Headline(
-                "max_sensitivity", "change of maps under small noise", lambda result: result.max_sensitivity, LOWER
+                "max_sensitivity", "change of maps under small noise", lambda result: result.max_sensitivity, LOWER,
+                formula="largest ‖map(x + δ) − map(x)‖ / ‖map(x)‖ of random δ", source="Yeh et al. 2019",
+                fails="a lower bound, as δ is drawn and not searched; a map that never changes is best",
             ),
         ),
     ),
@@ -200,9 +221,15 @@ for _entry in (
         run=f"{ROOMS}.contributions.task:run", size=48, cost=14, needs=("gradient",), pictures=True,
         metrics=(
             Headline(
-                "complete", "maps that account for the logit", lambda result: result.complete, HIGHER, shares=True
+                "complete", "maps that account for the logit", lambda result: result.complete, HIGHER, shares=True,
+                formula="|logit − Σ W(x)⊙x − biases| within a thousandth of the logit",
+                source="Böhle et al. 2024 (B-cos v2)", fails="a logit that is all bias passes, too: see bias_share",
             ),
-            Headline("bias_share", "share of biases in what makes the logit", lambda result: result.bias_share, LOWER),
+            Headline(
+                "bias_share", "share of biases in what makes the logit", lambda result: result.bias_share, LOWER,
+                formula="|bias| / (Σ |W(x)⊙x| + |bias|)", source="this package",
+                fails="biases of opposite signs cancel before they are counted (`--audit` has each layer's)",
+            ),
         ),
         row_per_image=True,
     ),
@@ -216,7 +243,12 @@ for _entry in (
         kinds=f"{ROOMS}.localisation.result", run=f"{ROOMS}.localisation.task:run", size=16, unit="grid", cost=190,
         needs=("labels", "gradient", "method", "grids"),
         metrics=(
-            Headline("localisation", "attribution in the right cell", lambda result: result.grid_scores, HIGHER),
+            Headline(
+                "localisation", "attribution in the right cell", lambda result: result.grid_scores, HIGHER,
+                formula="positive part of a class's map in its own cell / in the whole grid",
+                source="Böhle et al. 2021 (CoDA-Nets)",
+                fails="networks never saw grids; what speaks against is not counted",
+            ),
         ),
     ),
     Analysis(
@@ -228,10 +260,13 @@ for _entry in (
             Headline(
                 "robust_area", "area under accuracy against ε", lambda result: result.areas, HIGHER,
                 words_of_difference=("less robust", "more robust"),
+                formula="share of [0, largest ε] over which the model stays right", source="this package",
+                fails="an upper bound, as a better attack may come; depends on the largest ε",
             ),
             Headline(
                 "pgd", "right answers when attacked", lambda result, eps: ~result.is_adversarial[eps], HIGHER,
-                shares=True, at_eps="all",
+                shares=True, at_eps="all", formula="share of images right at all that was tried within ε",
+                source="Madry et al. 2018", fails="an upper bound, as a better attack may come: read the scorecard",
             ),
         ),
         curve="Accuracy as attacks grow: the smallest ε that fools the model was searched for every image.",
@@ -245,7 +280,10 @@ for _entry in (
         run=f"{ROOMS}.corruptions.task:run", size=100, cost=300, needs=("labels", "facts"),
         metrics=(
             Headline(
-                "corrupted", "right answers under common corruptions", lambda result: result.per_image, HIGHER
+                "corrupted", "right answers under common corruptions", lambda result: result.per_image, HIGHER,
+                formula="share of corruptions and severities at which the image is still right",
+                source="Hendrycks and Dietterich 2019",
+                fails="favours networks that were trained with like noise; drawn here, not the published files",
             ),
         ),
         curve="Accuracy as corruptions of fifteen kinds grow; severity 0 is the clean image.",
@@ -259,6 +297,8 @@ for _entry in (
             Headline(
                 "detected", "adversarial images told from clean ones (AUROC, Mahalanobis)",
                 lambda result, eps: result.detectability(eps), HIGHER, at_eps="shown",
+                formula="share of clean images that score higher than an adversarial one", source="Lee et al. 2018",
+                fails="attacks that know the detector are not tried; needs images to fit Gaussians to",
             ),
         ),
         curve="Clean images that are let through, against adversarial and foreign ones that are.",
@@ -270,7 +310,9 @@ for _entry in (
         size=20, cost=6000, needs=("labels", "gradient"),
         metrics=(
             Headline(
-                "certified_radius", "certified L2 radius of the smoothed model", lambda result: result.proven[0], HIGHER
+                "certified_radius", "certified L2 radius of the smoothed model", lambda result: result.proven[0],
+                HIGHER, formula="σ Φ⁻¹(lower bound of the top class's share); 0 where wrong or abstaining",
+                source="Cohen et al. 2019", fails="of the smoothed model, not of the model; few samples prove little",
             ),
         ),
         curve="Of smoothed models: solid, accuracy that is proven; dashed, what no attack broke. Truth lies between.",
@@ -284,10 +326,14 @@ for _entry in (
             Headline(
                 "localisation", "attribution in the right cell when attacked",
                 lambda result, eps: result.localisation[eps], HIGHER, at_eps="shown", unit="grid",
+                formula="the grid pointing score of attacked cells", source="this package, after Böhle et al. 2021",
+                fails="as localisation; the attack is on the answer, not on the map",
             ),
             Headline(
                 "similarity", "likeness of attacked and clean maps", lambda result, eps: result.similarity[eps], HIGHER,
-                at_eps="shown",
+                at_eps="shown", formula="Spearman correlation of the maps before and after",
+                source="Ghorbani et al. 2019",
+                fails="coarse maps are alike whatever happens; the attack is on the answer, not on the map",
             ),
         ),
         curve="Robustness and interpretability together: do maps still point at the object, and look as before, when "

@@ -15,7 +15,8 @@ from mkdocs.structure.files import File, Files
 import scs_eval
 from scs_eval.analyses.attacks.kinds import ATTACKS
 from scs_eval.analyses.attribution.methods import METHODS
-from scs_eval.analyses.catalogue import ENTRIES, HIGHER, LOWER
+from scs_eval.analyses.attribution.metric_records import METRICS
+from scs_eval.analyses.catalogue import ENTRIES, HIGHER, LOWER, Headline
 from scs_eval.cli.main import commands
 from scs_eval.reference.scs_paper import paper_figures
 
@@ -61,10 +62,18 @@ def methods() -> str:
 def attacks() -> str:
     """Every attack."""
     rows = [
-        (f"`{name}`", kind.does, kind.source, ", ".join(kind.norms), f"{kind.steps} {kind.unit}", f"{kind.cost:g}")
+        (
+            f"`{name}`",
+            kind.does,
+            kind.source,
+            ", ".join(kind.norms),
+            f"{kind.steps} {kind.unit}",
+            f"{kind.cost:.2g}",
+            kind.fails,
+        )
         for name, kind in ATTACKS.items()
     ]
-    heads = ("name", "what it does", "source", "norms", "usual budget", "gradients a step")
+    heads = ("name", "what it does", "source", "norms", "usual budget", "gradients a step", "finds too little")
     return f"""# Attacks
 
 What `--attack` takes besides `torchattacks:NAME` and `foolbox:NAME`. Of several the worst counts, image by image;
@@ -87,11 +96,41 @@ def analyses() -> str:
             parts.append(f"\nIn a comparison: {size}, {cost}. Needs: {', '.join(entry.needs) or 'nothing'}.\n")
         if entry.metrics:
             rows = [
-                (f"`{m.name}{'@ε' if m.at_eps else ''}`", m.words, BETTER.get(m.better, "neither"))
+                (f"`{m.name}{'@ε' if m.at_eps else ''}`", m.words, BETTER.get(m.better, "neither"), *_explained(m))
                 for m in entry.metrics
             ]
-            parts.append(f"\n{table(('metric', 'what it is', 'better'), rows)}\n")
+            heads = ("metric", "what it is", "better", "formula", "source", "when it misleads")
+            parts.append(f"\n{table(heads, rows)}\n")
     return "".join(parts)
+
+
+def _explained(metric: Headline) -> tuple[str, str, str]:
+    """Formula, source, and when it misleads: a headline of maps' metrics has them from there."""
+    record = metric if metric.formula else METRICS[metric.name]
+    return record.formula, record.source, record.fails
+
+
+def map_metrics() -> str:
+    """Every metric of maps."""
+    rows = [
+        (
+            f"`{name}`",
+            metric.formula,
+            metric.source,
+            metric.direction,
+            metric.cost or ", ".join(metric.needs) or "none: of the map alone",
+            metric.fails,
+        )
+        for name, metric in METRICS.items()
+    ]
+    heads = ("metric", "formula", "source", "direction", "forward passes an image", "when it misleads")
+    return f"""# Metrics of maps
+
+What `scs-eval faithfulness` measures each method's maps by, beside a random map and an edge map; `--metric` adds
+`quantus:NAME` or one of yours. Where neither direction is better, only the difference to the random map is told.
+
+{table(heads, rows)}
+"""
 
 
 def command_list() -> str:
@@ -112,8 +151,9 @@ def zoo() -> str:
         recipe = entry.get("recipe", {})
         how = ", ".join(f"{key} {recipe[key]}" for key in ("optimizer", "schedule", "lr", "loss") if key in recipe)
         accuracy = f"{100 * entry['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-        rows.append((f"`{name}`", accuracy, paper, f"{entry['parameters']:,}", entry["seed"], epochs, how))
+        rows.append((f"[`{name}`](#{name})", accuracy, paper, f"{entry['parameters']:,}", entry["seed"], epochs, how))
     heads = ("network", "accuracy %", "paper %", "parameters", "seed", "epochs (paper)", "recipe")
+    cards = "\n".join(_card(name, entry) for name, entry in sorted(index.items()))
     return f"""# The zoo
 
 {len(index)} trained networks come with the package, all of CIFAR-10: accuracy on its 10,000 test images with Wilson's
@@ -121,7 +161,34 @@ def zoo() -> str:
 every network that can be built; `scs-eval accuracy` measures them again.
 
 {table(heads, rows)}
+
+## Model cards
+
+What all of them share. **For**: comparing layers, and trying methods and attacks, on small images. **Not for**: any
+decision about photographs; they know ten classes of 32×32 pixels, and give one of them to every image. **Data**:
+CIFAR-10 (Krizhevsky 2009), 50,000 training images; accuracy is of its 10,000 test images, of which the bundled sample
+has 1,000. **Limits**: nearly all are fooled by changes of a few of 255 steps; none was trained against attacks. Weights
+are safetensors, under the package's licence; `scs-eval doctor NAME` examines one.
+
+{cards}
 """
+
+
+def _card(name: str, entry: Any) -> str:
+    """What is known of one training: every number of its recipe that is not the layer's default of 0 or none."""
+    recipe = {key: value for key, value in entry.get("recipe", {}).items() if value not in (0, False, "none", None)}
+    paper = f" (the paper's have {entry['paper_epochs']})" if entry.get("paper_epochs") else ""
+    low, high = entry["interval"]
+    facts = {
+        "accuracy": f"{entry['correct']:,} of {entry['n']:,}: {100 * entry['accuracy']:.2f} % "
+                    f"[{100 * low:.1f}, {100 * high:.1f}]",
+        "parameters": f"{entry['parameters']:,}",
+        "training": f"{entry['epochs']} epochs{paper} of {entry['data']}, seed {entry['seed']}, torch {entry['torch']}",
+        "recipe": ", ".join(f"{key} {value}" for key, value in recipe.items()),
+        "file": f"`{entry['file']}`, sha256 `{entry['sha256']}`",
+        "try": f"`scs-eval saliency --model {name}`",
+    }  # fmt: skip
+    return f"### {name} {{ #{name} }}\n\n{table(('fact', 'value'), facts.items())}\n"
 
 
 def speed() -> str:
@@ -155,6 +222,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "catalogue/methods.md": methods,
     "catalogue/attacks.md": attacks,
     "catalogue/analyses.md": analyses,
+    "catalogue/metrics.md": map_metrics,
     "catalogue/commands.md": command_list,
     "catalogue/zoo.md": zoo,
     "speed.md": speed,

@@ -10,6 +10,9 @@ from click.testing import CliRunner
 
 import scs_eval
 from scs_eval import InputError
+from scs_eval.analyses.attacks.kinds import ATTACKS
+from scs_eval.analyses.attribution.methods import METHODS
+from scs_eval.analyses.attribution.metric_records import METRICS
 from scs_eval.analyses.catalogue import ENTRIES, Analysis, compared, imported
 from scs_eval.cli.main import cli, commands
 
@@ -137,3 +140,16 @@ def test_types_of_the_exports_are_declared():
 def test_the_catalogue_imports_nothing_heavy():
     code = "import sys, scs_eval.analyses.catalogue; assert not {'torch', 'numpy', 'pandas'} & set(sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_record_says_what_it_is_whose_it_is_and_where_it_misleads():
+    """What the site's catalogue is made from; a headline of maps' metrics has it from their records."""
+    told = {("method", name): (m.measures, m.source, m.fails, m.cost) for name, m in METHODS.items()}
+    told |= {("attack", name): (a.does, a.source, a.fails) for name, a in ATTACKS.items()}
+    told |= {("metric", name): (m.formula, m.source, m.fails, m.direction) for name, m in METRICS.items()}
+    for entry in ENTRIES.values():
+        for headline in entry.metrics:
+            record = headline if headline.formula else METRICS[headline.name]
+            told[entry.name, headline.name] = (record.formula, record.source, record.fails)
+    assert len(told) > 45
+    assert [where for where, words in told.items() if not all(words)] == []

@@ -22,7 +22,8 @@ class AttackKind:
 
     source: the paper. does: what it does, in words. norms: of the balls it can stay in.
     steps: its usual budget; unit: what a step is. cost: of a step, in gradients of an image.
-    reads: which settings of an `Attack` it heeds besides the norm and the restarts. function: of one from outside.
+    reads: which settings of an `Attack` it heeds besides the norm and the restarts. fails: where it finds too little.
+    function: of one from outside.
 
     >>> import scs_eval
     >>> kind = scs_eval.AttackKind(
@@ -41,6 +42,7 @@ class AttackKind:
     unit: str = "gradient steps"
     cost: float = 1
     reads: tuple[Option, ...] = ("steps",)
+    fails: str = ""
     function: AttackFunction | None = None
 
 
@@ -53,6 +55,7 @@ for _kind in (
         source="Madry et al. 2018",
         does="steps of one size along the gradient of the loss, back into the ball after each; then polished",
         reads=("steps", "loss", "rel_step_size", "targeted"),
+        fails="where gradients vanish or mislead (masked gradients); 10 steps of one size may stop short",
     ),
     AttackKind(
         name="fgsm",
@@ -60,6 +63,7 @@ for _kind in (
         does="one step of ε along the gradient, from the image itself",
         steps=1,
         reads=("loss", "targeted"),
+        fails="as soon as the loss bends within ε: a curve by it alone shows little",
     ),
     AttackKind(
         name="apgd",
@@ -67,6 +71,7 @@ for _kind in (
         does="PGD with momentum that halves its step where the loss stalls; apgd-ce and apgd-dlr; then polished",
         steps=100,
         reads=("steps", "loss", "targeted"),
+        fails="where gradients vanish or mislead; the DLR loss needs four classes",
     ),
     AttackKind(
         name="fab",
@@ -75,6 +80,7 @@ for _kind in (
         steps=100,
         cost=4 / 3,  # a gradient of every class, and half a step of forward passes
         reads=("targeted",),
+        fails="where gradients vanish or mislead; its cost grows with the number of classes",
     ),
     AttackKind(
         name="square",
@@ -84,6 +90,7 @@ for _kind in (
         unit="queries",
         cost=1 / 3,  # a forward pass
         reads=("targeted",),
+        fails="weaker than the others where gradients are sound; thousands of queries",
     ),
 ):
     ATTACKS.add(_kind.name, _kind)

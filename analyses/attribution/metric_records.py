@@ -21,6 +21,7 @@ class Metric:
     head: what the summary calls it, in braces a setting. formula: what is measured. source: the paper.
     better: HIGHER, LOWER, or NEITHER where a difference to the random map is all there is to say.
     words: what being below, at or above the random map means, where that is neither better nor worse.
+    fails: where it misleads.
     cost: forward passes for an image of 32×32, with the settings by default. needs: see `Need`.
     family: metrics of one family are tested together (Holm). function: of a metric from outside.
 
@@ -38,6 +39,7 @@ class Metric:
     formula: str
     source: str
     better: int = NEITHER
+    fails: str = ""
     words: tuple[str, str, str] = ("lower", "no different", "higher")
     cost: int = 0
     needs: tuple[Need, ...] = ()
@@ -58,6 +60,7 @@ class Metric:
 _FORGETS = ("unlike the original", "forgets with the model", "keeps some of the original")
 _CASCADE: Any = {
     "source": "Adebayo et al. 2018", "words": _FORGETS, "family": "first",
+    "fails": "the image alone makes maps alike: compare with the edge map, and read no score by itself",
     "needs": ("explanations of other images or networks",),
 }  # fmt: skip
 _SIMPLE: Any = {"family": "further"}
@@ -68,15 +71,17 @@ for _metric in (
     Metric(
         name="deletion", head="deletion ({baseline}) ↓", source="Petsiuk et al. 2018", better=LOWER, cost=33,
         formula="area under P(class) as pixels go, the most important first", family="first",
+        fails="images without their pixels are like none that were trained on: any hole may do harm",
     ),
     Metric(
         name="insertion", head="insertion ({baseline}) ↑", source="Petsiuk et al. 2018", better=HIGHER, cost=33,
         formula="area under P(class) as pixels come, the most important first", family="first",
+        fails="an edge map, which knows no model, can do well; depends on what stands for a missing pixel",
     ),
     Metric(
         name="infidelity", head="infidelity (σ {infidelity_sigma:g}) ↓", source="Yeh et al. 2019", better=LOWER,
         cost=51, formula="min over β of E[(β·Σ map·change − fall)²] / E[fall²]: share of the fall left unexplained",
-        family="first",
+        family="first", fails="about noise of one size; says nothing of larger changes",
     ),
     Metric(
         name="spearman_absolute", head="random net: Spearman |map|",
@@ -93,23 +98,27 @@ for _metric in (
     Metric(
         name="road", head="ROAD ↓", source="Rong et al. 2022", better=LOWER, cost=7,
         formula="share of steps at which the class is still recognised once its first pixels are imputed", **_SIMPLE,
+        fails="imputed pixels keep the blurred object: coarse maps are favoured",
     ),
     Metric(
         name="saco", head="SaCo ↑", source="Wu et al. 2024", better=HIGHER, cost=11,
         formula="Σ ±(s_i − s_j) / Σ |s_i − s_j| over pairs of groups of pixels, + where salience and effect agree",
-        **_SIMPLE,
+        **_SIMPLE, fails="groups of pixels hide what differs within them",
     ),
     Metric(
         name="monotonicity", head="monotone steps ↑", source="Arya et al. 2019", better=HIGHER, cost=33,
         formula="share of steps at which P(class) does not fall as pixels come, the least important first", **_SIMPLE,
+        fails="most steps add even pixels, where noise decides; no step's size counts",
     ),
     Metric(
         name="sparseness", head="sparseness (Gini)", source="Chalasani et al. 2020", **_SIMPLE,
         formula="Gini index of |map|", words=("less sparse", "as sparse", "sparser"),
+        fails="a random map can be sparse: it says nothing of the model",
     ),
     Metric(
         name="complexity", head="complexity (entropy, nats)", source="Bhatt et al. 2020", **_SIMPLE,
         formula="−Σ p log p of |map| / Σ |map|", words=("simpler", "as complex", "more complex"),
+        fails="a map of one wrong pixel is the simplest: it says nothing of the model",
     ),
 ):  # fmt: skip
     METRICS.add(_metric.name, _metric)
