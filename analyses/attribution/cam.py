@@ -1,4 +1,4 @@
-"""Attribution from one layer's activations and their gradients: Grad-CAM and NormGrad."""
+"""Attribution from one layer's activations and their gradients: Grad-CAM, HiResCAM and NormGrad."""
 
 from collections.abc import Callable
 
@@ -24,6 +24,12 @@ def gradcam(model: nn.Module, images: Tensor, targets: Tensor, options: MapOptio
     return as_pixels(gradcam_rule(*activation_and_gradients(model, layer, images, targets)), images)
 
 
+def hirescam(model: nn.Module, images: Tensor, targets: Tensor, options: MapOptions) -> Tensor:
+    """HiResCAM at the last convolution, Σ_c g_c ⊙ a_c, bilinearly upsampled (Draelos and Carin 2020)."""
+    layer = last_convolution(model, images[:1], method="hirescam")
+    return as_pixels(hirescam_rule(*activation_and_gradients(model, layer, images, targets)), images)
+
+
 def normgrad(model: nn.Module, images: Tensor, targets: Tensor, options: MapOptions) -> Tensor:
     """NormGrad at the last convolution: ‖a_u‖·‖g_u‖ at each place u, bilinearly upsampled (Rebuffi et al. 2020).
 
@@ -36,6 +42,11 @@ def normgrad(model: nn.Module, images: Tensor, targets: Tensor, options: MapOpti
 def gradcam_rule(activation: Tensor, gradients: Tensor) -> Tensor:
     """relu(Σ_c mean(g_c) a_c)."""
     return (gradients.mean((3, 4), keepdim=True) * activation[:, None]).sum(2).relu()
+
+
+def hirescam_rule(activation: Tensor, gradients: Tensor) -> Tensor:
+    """Σ_c g_c ⊙ a_c, with its sign."""
+    return (gradients * activation[:, None]).sum(2)
 
 
 def normgrad_rule(activation: Tensor, gradients: Tensor) -> Tensor:
@@ -66,13 +77,18 @@ def last_convolution(model: nn.Module, image: Tensor, *, method: str) -> nn.Modu
 
     A sharpened layer's output includes its pooling and ReLU, which are part of the layer.
     """
+    return convolutions_with_a_map(model, image, method=method)[-1]
+
+
+def convolutions_with_a_map(model: nn.Module, image: Tensor, *, method: str) -> list[nn.Module]:
+    """All of those in the order they run, at least one."""
     ran, classes = _convolutions(model, image)
     if ran and ran[-1][1][1] == classes:
         ran.pop()
     candidates = [module for module, shape in ran if shape[2] * shape[3] > 1]
     if not candidates:
         raise NotApplicableError(f"{method} needs a convolution whose output is a map, and this network has none")
-    return candidates[-1]
+    return candidates
 
 
 def classifier(model: nn.Module, image: Tensor) -> nn.Module | None:

@@ -286,6 +286,44 @@ _METHODS = (
         needs=("gradient", "convolution"),
     ),
     Method(
+        name="normgrad-combined",
+        label="NormGrad combined",
+        source="Rebuffi et al. 2020",
+        function="normgrad:combined",
+        measures="geometric mean of NormGrad at all convolutions: finer than at the last alone",
+        fails="never negative; a layer whose gradient is 0 at a place empties it for all",
+        empty="the gradient at some convolution is 0",
+        passes=4,
+        resolution="coarse",
+        needs=("gradient", "convolution"),
+    ),
+    Method(
+        name="normgrad-meta",
+        label="NormGrad after a step",
+        source="Rebuffi et al. 2020",
+        function="normgrad:meta",
+        measures="NormGrad once a step of training on this image and class is done: where it would learn the class",
+        fails="hardly differs from NormGrad where the step is small beside the weights; never negative; coarse",
+        empty="the gradient at the last feature map is 0",
+        passes=2,
+        resolution="coarse",
+        needs=("gradient", "convolution"),
+        shares_passes=False,
+        image_by_image=True,
+    ),
+    Method(
+        name="hirescam",
+        label="HiResCAM",
+        source="Draelos and Carin 2020",
+        function="cam:hirescam",
+        rule="cam:hirescam_rule",
+        measures="activation × gradient at each place of the last feature map, summed over channels, with its sign",
+        fails="as coarse as the last feature map; of the logit exactly where only a linear layer follows",
+        empty="the gradient at the last feature map is 0",
+        resolution="coarse",
+        needs=("gradient", "convolution"),
+    ),
+    Method(
         name="wx",
         label="W(x)⊙x",
         source="Böhle et al. 2024 (B-cos v2, Eq. 16)",
@@ -352,18 +390,25 @@ for _method in _METHODS:
     METHODS.add(_method.name, _method)
 METHODS.close()
 PASSED: dict[str, Method] = {}  # functions that were passed where a name is accepted, by theirs
-CAPTUM = "captum:"
+CAPTUM, AT_LAYER = "captum:", "normgrad:"
 
 
 def find_method(name: str) -> Method:
-    """The method of that name, also `captum:NAME` for a class of captum.attr; an unknown one suggests the nearest."""
+    """The method of that name; an unknown one suggests the nearest.
+
+    `captum:NAME` is a class of captum.attr, `normgrad:LAYER` is NormGrad at that module of the network.
+    """
     if name in PASSED and name not in METHODS:
         return PASSED[name]
+    if name.startswith(AT_LAYER):
+        from scs_eval.analyses.attribution.normgrad import at_layer
+
+        return PASSED.setdefault(name, at_layer(METHODS["normgrad"], name.removeprefix(AT_LAYER)))
     if name.startswith(CAPTUM):
         from scs_eval.analyses.attribution.captum_methods import method_named
 
         return PASSED.setdefault(name, method_named(name.removeprefix(CAPTUM)))
-    return METHODS.find(name, also=", captum:NAME")
+    return METHODS.find(name, also=", captum:NAME, normgrad:LAYER")
 
 
 def caption(name: str) -> str:

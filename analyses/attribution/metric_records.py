@@ -111,6 +111,11 @@ for _metric in (
         fails="most steps add even pixels, where noise decides; no step's size counts",
     ),
     Metric(
+        name="emprt", head="eMPRT ↑", source="Hedström et al. 2023", better=HIGHER,
+        formula="(Ĥ − H) / H, the entropy of the map's histogram, with Ĥ of the network whose layers are all "
+        "re-initialised", needs=("explanations of other images or networks",), **_SIMPLE,
+    ),
+    Metric(
         name="sparseness", head="sparseness (Gini)", source="Chalasani et al. 2020", **_SIMPLE,
         formula="Gini index of |map|", words=("less sparse", "as sparse", "sparser"),
         fails="a random map can be sparse: it says nothing of the model",

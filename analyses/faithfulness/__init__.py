@@ -1,9 +1,10 @@
-"""Does the map say what the model does? Three tests of attribution methods, and two controls that know no model.
+"""Does the map say what the model does? Tests of attribution methods, and controls that know nothing learned.
 
 Insertion and deletion (Petsiuk et al. 2018) ask whether the pixels that a map names matter to the answer, infidelity
 (Yeh et al. 2019) whether the map predicts what changes of the image do to the logit, cascading parameter randomisation
 (Adebayo et al. 2018) whether the map depends on what the model has learned. Beside every method stand a random map,
-which a method must beat, and an edge map, which is always the same and so shows what a failure looks like.
+which a method must beat, an edge map, which is always the same and so shows what a failure looks like, and input ×
+gradient of the same network with every layer re-initialised, which knows the architecture and nothing that was learned.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ def faithfulness(
     >>> data = scs_eval.load_data("sample", n=4)
     >>> model, few = scs_eval.load_model("rohrer25k_scs"), scs_eval.FaithfulnessOptions(steps=4, samples=5)
     >>> scs_eval.faithfulness(model, data, methods="grad", options=few).methods
-    ('grad', 'random', 'edges')
+    ('grad', 'random', 'edges', 'untrained')
     """
     from scs_eval.analyses.faithfulness.runner import run
 

@@ -13,7 +13,7 @@ from scs_eval.analyses.attribution.methods import find_method
 from scs_eval.analyses.attribution.metric_records import Metric
 from scs_eval.analyses.attribution.own_metrics import measure
 from scs_eval.analyses.attribution.similarity import MEASURES, spearman, ssim
-from scs_eval.analyses.faithfulness.controls import CONTROLS, control_map
+from scs_eval.analyses.faithfulness.controls import CONTROLS, IMAGE_CONTROLS, control_map
 from scs_eval.analyses.faithfulness.infidelity import infidelity
 from scs_eval.analyses.faithfulness.options import FaithfulnessOptions
 from scs_eval.analyses.faithfulness.pixel_curves import (
@@ -26,10 +26,12 @@ from scs_eval.analyses.faithfulness.pixel_curves import (
     replacement_curve,
     rising_share,
 )
-from scs_eval.analyses.faithfulness.randomisation import Depth, cascade, depths_of
+from scs_eval.analyses.faithfulness.randomisation import Depth, cascade, complexity_rise, depths_of, randomised
 from scs_eval.analyses.faithfulness.road import road
 from scs_eval.analyses.faithfulness.saco import saco
 from scs_eval.errors import NotApplicableError
+
+UNTRAINED_SEED = 10_000  # of the untrained control: another network than any that the cascade ends in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,8 @@ class Outcome:
     maps: (n, H, W) signed, channels summed. deletion, insertion: (n, steps + 1) probabilities of the class.
     infidelity: (n,) in squared logits. The next three: (depths, n) similarity to the original map.
     road: (n, shares) whether the class survives the loss of its first pixels. saco: (n,). rising: (n,), see `road`,
-    `saco` and `pixel_curves.rising_share`. own_scores: (k, n) of the metrics from outside.
+    `saco` and `pixel_curves.rising_share`. emprt: (n,), see `randomisation.complexity_rise`. own_scores: (k, n) of the
+    metrics from outside.
     examples: (1 + depths, k, H, W) ≥ 0, the first k images' maps: the original, then after each depth.
     """
 
@@ -54,6 +57,7 @@ class Outcome:
     road: np.ndarray
     saco: np.ndarray
     rising: np.ndarray
+    emprt: np.ndarray
     own_scores: np.ndarray
 
 
@@ -113,9 +117,7 @@ class Bench:
         """(k, n) what the metrics from outside say."""
 
         def explain(model: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
-            if method in CONTROLS:
-                return control_map(method, images, seed=1000 * self.seed)
-            return attribute(model, images, targets, method=method, seed=self.seed)
+            return self._maps(model, images, targets, method)
 
         rows = [
             measure(metric, self.model, self.images, self.targets, attributions, explain=explain, seed=self.seed)
@@ -124,10 +126,15 @@ class Bench:
         return np.stack(rows) if rows else np.empty((0, len(self.images)))
 
     def explain(self, model: nn.Module, method: str, *, depth: int = 0) -> Tensor:
-        """Attributions (n, 3, H, W). The random map is another one at every depth, the edge map always the same."""
+        """Attributions (n, 3, H, W). The edge map is the same at every depth; what is random is another one."""
+        return self._maps(model, self.images, self.targets, method, depth=depth)
+
+    def _maps(self, model: nn.Module, images: Tensor, targets: Tensor, method: str, *, depth: int = 0) -> Tensor:
+        if method in IMAGE_CONTROLS:
+            return control_map(method, images, seed=1000 * self.seed + depth)
         if method in CONTROLS:
-            return control_map(method, self.images, seed=1000 * self.seed + depth)
-        return attribute(model, self.images, self.targets, method=method, seed=self.seed)
+            model, method = randomised(model, self.depths, seed=UNTRAINED_SEED + self.seed + depth), "ixg"
+        return attribute(model, images, targets, method=method, seed=self.seed)
 
     def curves(self, attributions: Tensor) -> Curves:
         """Insertion and deletion in the order of the map."""
@@ -158,7 +165,7 @@ class Bench:
     def forgetting(
         self, method: str, signed: np.ndarray, pictures: np.ndarray
     ) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
-        """The three similarities (depths, n) along the cascade, and the examples' maps at each depth."""
+        """The three similarities (depths, n) along the cascade, eMPRT, and the examples' maps at each depth."""
         rows, examples = [], []
         for depth, network in enumerate(cascade(self.model, self.depths, seed=self.seed), start=1):
             try:
@@ -169,7 +176,8 @@ class Bench:
             rows.append((spearman(pictures, drawn), spearman(signed, now), ssim(pictures, drawn)))
             examples.append(drawn[: self.shown])
         similarities = zip(MEASURES, zip(*rows, strict=True), strict=True)
-        return {name: np.stack(parts) for name, parts in similarities}, examples
+        scores = {name: np.stack(parts) for name, parts in similarities}
+        return {**scores, "emprt": complexity_rise(signed, now)}, examples
 
 
 def _is_sensitivity(method: str) -> bool:

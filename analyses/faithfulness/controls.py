@@ -1,14 +1,16 @@
-"""Maps that know nothing of the model: what a method must do better than, and what one that fails looks like."""
+"""Maps that know nothing of what was learned: what a method must beat, and what one that fails looks like."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-CONTROLS = ("random", "edges")
+IMAGE_CONTROLS = ("random", "edges")  # they do not look at the network
+UNTRAINED = "untrained"
+CONTROLS = (*IMAGE_CONTROLS, UNTRAINED)
 
 
 def control_map(name: str, images: Tensor, *, seed: int) -> Tensor:
-    """The control of that name as attributions (N, 3, H, W), every channel the same."""
+    """The control of that name, of those of the image alone, as attributions (N, 3, H, W), every channel the same."""
     pixels = random_map(images, seed=seed) if name == "random" else edge_map(images)
     return pixels.to(images)[:, None].expand(-1, images.shape[1], -1, -1)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from scs_eval.analyses.faithfulness.controls import CONTROLS
+from scs_eval.analyses.faithfulness.controls import CONTROLS, UNTRAINED
 from scs_eval.analyses.plotting import style
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def looks(models: Sequence[Model]) -> dict[str, dict[str, Any]]:
     return ranges | {
         "random": {"color": style.GREY, "ls": (0, (3, 1.5))},
         "edges": {"color": style.BLACK, "ls": (0, (1, 1))},
+        UNTRAINED: {"color": "0.35", "ls": (0, (4, 1, 1, 1))},
     }
 
 

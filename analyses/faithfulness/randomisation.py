@@ -1,6 +1,8 @@
 """Cascading parameter randomisation: the network forgets, layer by layer, from the head down (Adebayo et al. 2018).
 
-A map that hardly changes while the network forgets what it learned does not come from what it learned.
+A map that hardly changes while the network forgets what it learned does not come from what it learned. Efficient
+parameter randomisation (Hedström et al. 2023) compares no pixels: it asks whether the map of the network that has
+forgotten everything is more complex.
 """
 
 import copy
@@ -8,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +20,7 @@ from scs_eval.models.layers import SharpenedSDP2d
 EXPONENTS = 1.0, 3.0  # where p of a sharpened layer starts
 Q = 1e-3
 AROUND = 0.5
+BINS = 100  # of the histogram of a map, as in the published code
 
 
 class Depth(NamedTuple):
@@ -53,6 +57,31 @@ def cascade(model: nn.Module, depths: list[Depth], *, seed: int) -> Iterator[nn.
             for name in depth.modules:
                 randomise_(modules[name])
         yield network
+
+
+def randomised(model: nn.Module, depths: list[Depth], *, seed: int) -> nn.Module:
+    """A copy whose layers are all re-initialised."""
+    *_, network = cascade(model, depths, seed=seed)
+    return network
+
+
+def complexity_rise(maps: np.ndarray, forgotten: np.ndarray) -> np.ndarray:
+    """(n,) eMPRT of maps (n, H, W): (Ĥ − H) / H, with Ĥ of the maps once every layer is random; NaN where H is 0.
+
+    H is the entropy of a histogram of the map's values with 100 bins of equal width.
+    """
+    before, after = _histogram_entropy(maps), _histogram_entropy(forgotten)
+    return np.divide(after - before, before, out=np.full(len(maps), np.nan), where=before > 0)
+
+
+def _histogram_entropy(maps: np.ndarray) -> np.ndarray:
+    """(n,) in nats; NaN of a map that is not finite."""
+    from scipy.stats import entropy
+
+    known = (np.isfinite(item).all() for item in maps)
+    return np.array(
+        [entropy(np.histogram(item, bins=BINS)[0]) if ok else np.nan for item, ok in zip(maps, known, strict=True)]
+    )
 
 
 @torch.no_grad()

@@ -16,6 +16,8 @@ from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import mean_interval
 from scs_eval.analyses.faithfulness import cascade_figure
 from scs_eval.analyses.faithfulness import figure as faithfulness_figure
+from scs_eval.analyses.faithfulness.agreement import AGREEMENT_TABLES, Agreement
+from scs_eval.analyses.faithfulness.agreement_figure import draw_agreement, draw_ranks
 from scs_eval.analyses.faithfulness.figure import Line, Model
 from scs_eval.analyses.faithfulness.pixel_curves import BASELINES, ORDERS, area
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FaithfulnessResult(Result):
-    """Methods m (the last two are the controls) put to the test on one model and n images.
+    """Methods m (the last are the controls) put to the test on one model and n images.
 
     layers: names in the order in which the cascade randomises them; left_out: methods that cannot serve the model.
     indices: (n,) which images; targets: (n,) the classes explained, positions in `classes`.
@@ -35,7 +37,8 @@ class FaithfulnessResult(Result):
     spearman_absolute, spearman_signed, ssim: (m, layers, n) similarity to the original map after each layer; NaN where
         a map is constant.
     road: (m, n, shares) whether the class is recognised without a share of its first pixels; saco, rising: (m, n), see
-        `saco` and `pixel_curves.rising_share`. None in results of before they were measured.
+        `saco` and `pixel_curves.rising_share`; emprt: (m, n), see `randomisation.complexity_rise`. None in results of
+        before they were measured.
     own_scores: (m, k, n) values of k metrics from outside, `own_metrics` what each is: name, head, formula, source,
         better, words.
     maps: (m, n, H, W) signed, channels summed. images: (1, 3, H, W) the first; examples: (m, 1 + layers, 1, H, W) ≥ 0.
@@ -59,6 +62,7 @@ class FaithfulnessResult(Result):
         "road": ("method", "image", "share"),
         "saco": ("method", "image"),
         "rising": ("method", "image"),
+        "emprt": ("method", "image"),
         "own_scores": ("method", "metric", "image"),
     }
     methods: tuple[str, ...]
@@ -81,6 +85,7 @@ class FaithfulnessResult(Result):
     road: np.ndarray | None = None
     saco: np.ndarray | None = None
     rising: np.ndarray | None = None
+    emprt: np.ndarray | None = None
     own_scores: np.ndarray | None = None
     own_metrics: tuple[dict[str, Any], ...] = ()
 
@@ -112,6 +117,7 @@ class FaithfulnessResult(Result):
             "road": self.road.mean(-1),
             "saco": self.saco,
             "monotonicity": self.rising,
+            **({} if self.emprt is None else {"emprt": self.emprt}),
             "sparseness": gini(sizes).reshape(shape),
             "complexity": (entropy(sizes) * np.log(pixels)).reshape(shape),
         }
@@ -123,7 +129,7 @@ class FaithfulnessResult(Result):
         return score_table(self.label, self.methods, self.more_scores, family("further"))
 
     @property
-    def _own(self) -> dict[str, Metric]:
+    def outside(self) -> dict[str, Metric]:
         """The metrics from outside, as the result remembers them."""
         return {known["name"]: Metric(**known) for known in self.own_metrics}
 
@@ -131,15 +137,23 @@ class FaithfulnessResult(Result):
     def _own_table(self) -> pd.DataFrame:
         if self.own_scores is None:
             return pd.DataFrame()
-        scores = dict(zip(self._own, self.own_scores.swapaxes(0, 1), strict=True))
-        return score_table(self.label, self.methods, scores, self._own)
+        return score_table(self.label, self.methods, self._outside_scores, self.outside)
+
+    @property
+    def _outside_scores(self) -> dict[str, np.ndarray]:
+        if self.own_scores is None:
+            return {}
+        return dict(zip(self.outside, self.own_scores.swapaxes(0, 1), strict=True))
+
+    @cached_property
+    def all_scores(self) -> dict[str, np.ndarray]:
+        """Every metric's values (m, n), ours and those from outside."""
+        return {**self.scores, **self.more_scores, **self._outside_scores}
 
     def own_values(self, metric: str) -> np.ndarray:
         """(n,) what a metric from outside gives the first method; none if it was not measured."""
-        if self.own_scores is None or metric not in self._own:
-            return np.zeros(0)
-        values: np.ndarray = self.own_scores[0, list(self._own).index(metric)]
-        return values
+        values = self._outside_scores.get(metric)
+        return np.zeros(0) if values is None else values[0]
 
     def own_table(self) -> pd.DataFrame:
         """A row per method and metric from outside, as `table` has them; Holm's correction is over these."""
@@ -163,17 +177,21 @@ class FaithfulnessResult(Result):
         return self._table.copy()
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The table; further metrics; similarity at every depth of the cascade; the mean curves; every image."""
+        """The table; further metrics; similarity at every depth of the cascade; the mean curves; every image.
+
+        Of at least four methods also how metrics agree, how methods rank over them, and which a control wins.
+        """
         more = {"metrics": self.more_table()} if self.more_scores else {}
         more |= {"own_metrics": self.own_table()} if self.own_metrics else {}
         parts = {"cascade": self.cascade(), "curves": self.curves(), "images": self.per_image()}
-        return {"table": self.table(), **more, **parts}
+        return {"table": self.table(), **more, **parts, **Agreement([self]).tables()}
 
     def summary(self) -> pd.DataFrame:
         """A row per method, means with intervals; ✓ better, ✗ worse, ≠ other than the random map (p ≤ 0.05, Holm)."""
         tables = [self._table, self._more_table, self._own_table]
         cells = {(row["method"], row["metric"]): cell(row) for table in tables for _, row in table.iterrows()}
-        metrics = family("first") | (family("further") if self.more_scores else {}) | self._own
+        further = {name: metric for name, metric in family("further").items() if name in self.more_scores}
+        metrics = family("first") | further | self.outside
         rows = []
         for method in self.methods:
             values = {metric.head.format(**self.settings): cells[method, name] for name, metric in metrics.items()}
@@ -268,6 +286,11 @@ class FaithfulnessComparison(Comparison[FaithfulnessResult]):
             [result.drawn for result in self.results], note=_note(self.results[0]), ax=ax
         )
 
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every result's, one below the other; the agreement of metrics over all models."""
+        own = {name: table for name, table in super().tables().items() if name not in AGREEMENT_TABLES}
+        return {**own, **Agreement(self.results).tables()}
+
     def figures(self) -> dict[str, "Figure"]:
         """Curves, scores and similarity with a row for each model; maps along the cascade in a figure for each."""
         return _figures(self.results)
@@ -293,12 +316,13 @@ def _note(result: FaithfulnessResult) -> str:
 
 
 def _figures(results: Sequence[FaithfulnessResult]) -> dict[str, "Figure"]:
-    drawn = [result.drawn for result in results]
+    drawn, agreement = [result.drawn for result in results], Agreement(results)
     maps = {"maps" + (f"-{i}" if i > 1 else ""): _maps_figure(result) for i, result in enumerate(results, start=1)}
     return {
         "figure": faithfulness_figure.draw_curves(drawn, note=_note(results[0])),
         "scores": faithfulness_figure.draw_scores(drawn),
         "cascade": cascade_figure.draw_cascade(drawn),
+        **({"agreement": draw_agreement(agreement), "ranks": draw_ranks(agreement)} if agreement.enough else {}),
         **maps,
     }
 

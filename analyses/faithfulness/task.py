@@ -4,7 +4,7 @@ from scs_eval.analyses.core.task import Task
 from scs_eval.analyses.faithfulness import faithfulness
 from scs_eval.analyses.faithfulness.result import FaithfulnessResult
 
-STEPS = 3  # the method and two controls
+STEPS = 4  # the method and three controls
 
 
 def run(task: Task) -> FaithfulnessResult:

@@ -54,13 +54,13 @@ def found() -> FaithfulnessResult:
 
 
 def test_shapes_and_layers(found: FaithfulnessResult) -> None:
-    assert found.methods == ("grad", "wx", "random", "edges")
+    assert found.methods == ("grad", "wx", "random", "edges", "untrained")
     assert found.layers == ("4", "0")  # the head, then the convolution with its norm
-    assert found.deletion.shape == found.insertion.shape == (4, 4, 9)
-    assert found.spearman_absolute.shape == found.spearman_signed.shape == found.ssim.shape == (4, 2, 4)
-    assert found.infidelity.shape == (4, 4)
-    assert found.maps.shape == (4, 4, 8, 8)
-    assert found.examples.shape == (4, 3, 1, 8, 8)
+    assert found.deletion.shape == found.insertion.shape == (5, 4, 9)
+    assert found.spearman_absolute.shape == found.spearman_signed.shape == found.ssim.shape == (5, 2, 4)
+    assert found.infidelity.shape == (5, 4)
+    assert found.maps.shape == (5, 4, 8, 8)
+    assert found.examples.shape == (5, 3, 1, 8, 8)
     assert found.targets.tolist() == network().eval()(IMAGES).argmax(1).tolist()
 
 
@@ -82,7 +82,7 @@ def test_bands_of_probabilities_stay_probabilities(found: FaithfulnessResult) ->
 def test_curves_begin_and_end_where_they_must(found: FaithfulnessResult) -> None:
     probability = network().eval()(IMAGES).softmax(1).max(1).values.detach()
     black = network().eval()(torch.zeros(1, 3, 8, 8)).softmax(1)[0].detach()[found.targets]
-    for method in range(4):
+    for method in range(5):
         for curves, ends in ((found.deletion, (probability, black)), (found.insertion, (black, probability))):
             np.testing.assert_allclose(curves[method][:, 0], ends[0], rtol=1e-5)
             np.testing.assert_allclose(curves[method][:, -1], ends[1], rtol=1e-5)
@@ -96,7 +96,7 @@ def test_controls(found: FaithfulnessResult) -> None:
     tables = found.tables()
     assert set(tables) == {"table", "metrics", "cascade", "curves", "images"}
     for table in tables.values():
-        assert {"random", "edges"} <= set(table["method"])
+        assert {"random", "edges", "untrained"} <= set(table["method"])
     assert set(found.table()["metric"]) == set(METRICS)
 
 
@@ -170,7 +170,7 @@ def test_a_right_map_of_a_linear_model_is_perfect() -> None:
     scores = {metric: dict(zip(perfect.methods, values, strict=True)) for metric, values in perfect.scores.items()}
     assert (scores["infidelity"]["wx"] < 1e-12).all()
     assert (scores["infidelity"]["random"] > 0.3).all()
-    for control in ("random", "edges"):
+    for control in ("random", "edges", "untrained"):
         assert (scores["deletion"]["wx"] < scores["deletion"][control]).all()
         assert (scores["insertion"]["wx"] > scores["insertion"][control]).all()
 
@@ -220,7 +220,7 @@ def test_unsuitable_methods_are_recorded_or_raise() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
     few = FaithfulnessOptions(steps=4, samples=2)
     some = faithfulness(model, IMAGES, classes=CLASSES, methods=("grad", "gradcam"), options=few)
-    assert some.methods == ("grad", "random", "edges")
+    assert some.methods == ("grad", "random", "edges", "untrained")
     assert "needs a convolution" in some.left_out["gradcam"]
     with pytest.raises(NotApplicableError, match="needs a convolution"):
         faithfulness(model, IMAGES, classes=CLASSES, methods="gradcam", options=few)
@@ -290,7 +290,7 @@ def test_figures_show_all_methods_and_layers(found: FaithfulnessResult) -> None:
     assert "black" in figures["figure"].get_supxlabel()
     ticks = [label.get_text() for label in figures["cascade"].axes[-1].get_xticklabels()]
     assert ticks == ["trained", "4", "0"]
-    assert len(figures["maps"].axes[0].images) == 1 + 4 * 3
+    assert len(figures["maps"].axes[0].images) == 1 + 5 * 3
     assert [label.get_text() for label in figures["scores"].axes[0].get_yticklabels()] == list(found.methods)
     _, ax = plt.subplots()
     assert found.figure(ax) is ax.figure
@@ -322,7 +322,7 @@ def test_command_writes_and_names_the_result(folder: Path) -> None:
     assert {f"{figure}.png" for figure in ("figure", "scores", "cascade", "maps")} <= names
     assert {f"{table}.csv" for table in ("table", "cascade", "curves", "images")} <= names
     table = pd.read_csv(folder / "table.csv")
-    assert set(table["method"]) == {"wx", "random", "edges"}
+    assert set(table["method"]) == {"wx", "random", "edges", "untrained"}
     settings = json.loads((folder / "run.json").read_text())["settings"]
     assert (settings["baseline"], settings["steps"], settings["n"], settings["target"]) == ("mean", 4, 3, "predicted")
 

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.metrics import entropy, gini
+from scs_eval.analyses.attribution.similarity import spearman
 from scs_eval.analyses.faithfulness import FaithfulnessOptions, faithfulness
 from scs_eval.analyses.faithfulness.pixel_curves import counts_of, ranks_of, replacement_curve, rising_share
+from scs_eval.analyses.faithfulness.randomisation import complexity_rise
 from scs_eval.analyses.faithfulness.road import SHARES, imputed, road
 from scs_eval.analyses.faithfulness.saco import coefficient, saco
 
@@ -154,18 +156,64 @@ def test_saco_at_its_ends() -> None:
     assert np.isnan(coefficient(np.ones((1, 3)), falls))
 
 
+def test_efficient_parameter_randomisation_is_quantus(case: tuple[nn.Module, Tensor]) -> None:
+    """On the same maps of the same two networks, which Quantus asks of us in turn."""
+    model, targets = case
+    forgotten = torch.randn(6, 12, 12, generator=torch.Generator().manual_seed(2), dtype=torch.float64) ** 3
+    asked = iter([MAPS[:, None].numpy(), forgotten[:, None].numpy()])
+    metric = quantus.EfficientMPRT(**OPTIONS, complexity_func_kwargs={"n_bins": 100})
+    wanted = metric(**arguments(model, targets), softmax=True, explain_func=lambda **_: next(asked))
+    found = complexity_rise(MAPS.numpy(), forgotten.numpy())
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    assert np.abs(found).min() > 0.1
+    assert np.isnan(complexity_rise(np.ones((1, 4, 4)), np.eye(4)[None]))  # an even map has no histogram to rise from
+    assert np.isnan(complexity_rise(np.eye(4)[None], np.full((1, 4, 4), np.nan)))
+
+
+def test_the_untrained_control_is_of_a_network_that_learned_nothing() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 4)).eval()
+    images = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    targets = model(images).argmax(1)
+    settings = {"classes": list("abcd"), "methods": "ixg", "options": FEW}
+    result = faithfulness(model, images, targets, **settings)
+    untrained = result.maps[result.methods.index("untrained")]
+    assert np.abs(spearman(untrained, result.maps[0])).mean() < 0.5
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3).add_(0.1)  # what was learned is another thing: the control does not know
+    np.testing.assert_allclose(
+        faithfulness(model, images, targets, **settings).maps[-1], untrained, rtol=1e-5, atol=1e-7
+    )
+
+
+def test_a_network_without_a_gradient_has_no_untrained_control() -> None:
+    class Steps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(192, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(x.flatten(1)).detach()
+
+    images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    result = faithfulness(Steps(), images, classes=list("abcd"), methods="occlusion", options=FEW)
+    assert result.methods == ("occlusion", "random", "edges")
+    assert "not differentiable" in result.left_out["untrained"]
+
+
 def test_the_result_has_them_all() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, 4)).eval()
     images = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))
     result = faithfulness(model, images, classes=list("abcd"), methods="grad", options=FEW)
     table = result.more_table()
-    assert set(table["metric"]) == {"road", "saco", "monotonicity", "sparseness", "complexity"}
-    assert set(table["method"]) == {"grad", "random", "edges"}
+    assert set(table["metric"]) == {"road", "saco", "monotonicity", "emprt", "sparseness", "complexity"}
+    assert set(table["method"]) == {"grad", "random", "edges", "untrained"}
     assert "metrics" in result.tables()
     assert {"ROAD ↓", "SaCo ↑"} <= set(result.summary())
     maps = attribute(model, images, torch.from_numpy(result.targets), method="grad").sum(1).abs().numpy()
     row = table[(table["method"] == "grad") & (table["metric"] == "sparseness")].iloc[0]
     assert row["mean"] == pytest.approx(gini(maps).mean(), rel=1e-5)  # maps are kept in fp32
-    names = ("road", "saco", "monotonicity", "sparseness", "complexity")
+    names = ("road", "saco", "monotonicity", "emprt", "sparseness", "complexity")
     assert set(names) <= set(result.tables()["images"])

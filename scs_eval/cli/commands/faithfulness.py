@@ -18,7 +18,7 @@ from scs_eval.progress import progress
 if TYPE_CHECKING:
     from scs_eval.analyses.faithfulness.result import FaithfulnessResult
 
-CONTROLS = 2  # the random map and the edge map
+CONTROLS = 3  # the random map, the edge map and the untrained network's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,11 @@ def command(request: Request, choice: FaithfulnessChoice, options: FaithfulnessO
 
     Deletion and insertion replace or show pixels in the order of the map (area under the probability of the class);
     infidelity is the share of a logit's change under noise that the map does not predict; the cascade re-initialises
-    the network layer by layer from the head and compares the maps with the original ones. A random map and an edge map
-    stand beside every method. The table marks what differs from the random map by sign flips (Holm, 5 %): ✓ is
-    better, ✗ worse, and ≠ of the cascade means that the maps keep something although nothing learned is left.
+    the network layer by layer from the head and compares the maps with the original ones. A random map, an edge map
+    and input × gradient of the untrained network stand beside every method. The table marks what differs from the
+    random map by sign flips (Holm, 5 %): ✓ is better, ✗ worse, and ≠ of the cascade means that the maps keep something
+    although nothing learned is left. Of four methods or more, tables and figures also say which metrics agree, how
+    methods rank over all of them, and which metrics a control wins.
 
     Methods are those of `scs-eval saliency`. One that cannot serve a model is left out with a word why.
 

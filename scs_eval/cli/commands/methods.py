@@ -15,7 +15,8 @@ from scs_eval.cli.listing import show_table
 def command(names: tuple[str, ...], as_json: bool) -> None:
     """List the attribution methods: source, what a map measures, its cost, what it needs, where it fails.
 
-    NAMES are some of them; without any, all. captum:NAME is a class of captum.attr.
+    NAMES are some of them; without any, all. captum:NAME is a class of captum.attr (such as captum:GuidedGradCam),
+    normgrad:LAYER is NormGrad at that module of the network.
     """
     chosen = [find_method(name) for name in names] if names else list(METHODS.values())
     if as_json:
