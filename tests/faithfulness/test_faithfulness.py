@@ -294,7 +294,7 @@ def test_figures_show_all_methods_and_layers(found: FaithfulnessResult) -> None:
     assert [label.get_text() for label in figures["scores"].axes[0].get_yticklabels()] == list(found.methods)
     _, ax = plt.subplots()
     assert found.figure(ax) is ax.figure
-    assert len(ax.lines) == 4
+    assert len(ax.lines) == 5
     plt.close("all")
 
 
