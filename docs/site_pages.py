@@ -148,11 +148,9 @@ def zoo() -> str:
         low, high = entry["interval"]
         paper = ", ".join(f"{100 * row.accuracy:.1f}" for row in papers.get(name.partition("@")[0], ()))
         epochs = f"{entry['epochs']}" + (f" ({entry['paper_epochs']})" if entry.get("paper_epochs") else "")
-        recipe = entry.get("recipe", {})
-        how = ", ".join(f"{key} {recipe[key]}" for key in ("optimizer", "schedule", "lr", "loss") if key in recipe)
         accuracy = f"{100 * entry['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-        rows.append((f"[`{name}`](#{name})", accuracy, paper, f"{entry['parameters']:,}", entry["seed"], epochs, how))
-    heads = ("network", "accuracy %", "paper %", "parameters", "seed", "epochs (paper)", "recipe")
+        rows.append((f"[`{name}`](#{name})", accuracy, paper, f"{entry['parameters']:,}", entry["seed"], epochs))
+    heads = ("network", "accuracy %", "paper %", "parameters", "seed", "epochs (paper)")
     cards = "\n".join(_card(name, entry) for name, entry in sorted(index.items()))
     return f"""# The zoo
 
