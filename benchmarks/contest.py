@@ -18,6 +18,7 @@ class Target:
 
     faster: the ratio is theirs/ours and should be at least `goal`; else it is ours/theirs, at most `goal`.
     ours, theirs: seconds, megabytes or points (`unit`), one number per round.
+    why: what stands in the way, for the table where the target is missed.
     """
 
     suite: str
@@ -28,6 +29,7 @@ class Target:
     ours: tuple[float, ...]
     theirs: tuple[float, ...]
     unit: str = "s"
+    why: str = ""
 
     @property
     def ratios(self) -> np.ndarray:

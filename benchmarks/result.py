@@ -105,6 +105,7 @@ def _row(target: Target) -> dict[str, Any]:
         "theirs": float(np.median(target.theirs)),
         "unit": target.unit,
         "rounds": len(target.ours),
+        "why": "" if target.met else target.why,
     }
 
 
