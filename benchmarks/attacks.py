@@ -1,4 +1,4 @@
-"""The ε-sweep, its polish included, against PGD once per ε by foolbox and torchattacks; and its scorecard against it."""
+"""The ε-sweep with its polish against PGD once per ε by foolbox and torchattacks; and its scorecard against it."""
 
 from collections.abc import Callable, Iterator
 from functools import partial

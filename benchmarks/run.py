@@ -11,7 +11,10 @@ from scs_eval.benchmarks.conditions import conditions
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target
 from scs_eval.benchmarks.result import BenchResult, in_words
 
-SUITES = ("layers", "epochs", "loading", "attacks", "autoattack", "strength", "explanations", "startup")
+SUITES = (
+    "layers", "epochs", "loading", "attacks", "autoattack", "strength", "faithfulness", "explanations", "together",
+    "startup",
+)  # fmt: skip
 
 
 def bench(

@@ -3,20 +3,35 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from click.testing import CliRunner
 from closeness import close
 
+from scs_eval.analyses.catalogue import compared
 from scs_eval.analyses.core.result import load_result
-from scs_eval.benchmarks import attacks, autoattack, epochs, explanations, layers, loading, run, startup, strength
+from scs_eval.benchmarks import (
+    attacks,
+    autoattack,
+    epochs,
+    explanations,
+    faithfulness,
+    layers,
+    loading,
+    run,
+    startup,
+    strength,
+    together,
+)
 from scs_eval.benchmarks import contest as contest_module
 from scs_eval.benchmarks.contest import Growth, Settings, Target, contest, grow
 from scs_eval.benchmarks.peers import plain_twin, published_cnn9, published_resnet20
 from scs_eval.benchmarks.rohrer_layer import ChannelSumSCS, PublishedSCS, published_rohrer
 from scs_eval.benchmarks.run import bench
 from scs_eval.cli.commands import bench as command
+from scs_eval.cli.main import cli
 from scs_eval.models.architectures.bcos_cnn import gamma
 from scs_eval.models.zoo.registry import create_model
 
@@ -125,20 +140,74 @@ def test_a_suite_that_fails_costs_only_its_own_rest(monkeypatch, tmp_path):
     assert load_result(tmp_path / "bench").table()["reached"].tolist() == [5.0, 2.0]
 
 
-@pytest.mark.parametrize("missing", ["torchattacks", "bcos"])
+@pytest.mark.parametrize("missing", ["torchattacks", "foolbox", "quantus", "bcos"])
 def test_a_missing_peer_is_a_line(monkeypatch, missing):
     for name in [name for name in sys.modules if name.split(".")[0] == missing]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     lines: list[str] = []
-    if missing == "torchattacks":
-        assert list(attacks.targets(Settings(rounds=1), lines.append)) == []
+    if missing in attacks.GOALS:
+        assert missing not in dict(attacks._installed(lines.append))
+    elif missing == "quantus":
+        assert list(faithfulness.targets(Settings(rounds=1), lines.append)) == []
     else:
         monkeypatch.setattr(layers, "_compare", lambda name, task, models, goals, settings: [list(goals)])
         found = list(layers._bcos(Settings(rounds=1), lines.append))
         assert all("published" not in goals for goals in found)
     assert lines
     assert all(f"{missing} is not installed" in line for line in lines)
+
+
+def test_a_peer_makes_each_of_its_attacks_once_and_counts_them_all(monkeypatch, clock):
+    """A round has a tenth of them, whose seconds count tenfold."""
+    asked, images = [], torch.rand(2, 3, 32, 32)
+
+    def peer(model, images, labels, eps):
+        asked.append(eps)
+        clock(2.0)
+        return 0.5
+
+    def ours(*_, **__):
+        clock(1.0)
+        return SimpleNamespace(robust_accuracy=torch.full((30,), 0.25).numpy())
+
+    monkeypatch.setattr(attacks, "_sweep", ours)
+    speed, excess = attacks._against({"foolbox": peer}, "name", None, images, None)
+    assert sorted(asked) == attacks.parse_range(attacks.EPS)
+    assert speed.theirs == pytest.approx([60.0] * attacks.ROUNDS)
+    assert speed.reached == pytest.approx(60)
+    assert excess.ours == pytest.approx((-25.0,))
+
+
+def test_faithfulness_is_timed_on_the_values_of_quantus():
+    given = faithfulness.case(3)
+    for name, (ours, theirs) in faithfulness.pairs(given).items():
+        found, wanted = ours(), theirs()
+        assert found.shape == wanted.shape, name
+        faithfulness.check_agreement(name, found, wanted)
+        with pytest.raises(RuntimeError, match=name):
+            faithfulness.check_agreement(name, found + 0.01, wanted)
+
+
+def test_a_comparison_is_timed_against_every_analysis_it_makes():
+    """Alone, at the size of the comparison, by options that the commands know."""
+    commands = together.alone()
+    known = {entry.name: cli.get_command(None, entry.name) for entry in compared().values() if entry.command}
+    assert len(commands) == len(compared())
+    for (name, *words), entry in zip(commands, compared().values(), strict=True):
+        if not entry.command:
+            assert (name, words[-2:]) == ("compare", ["--analyses", entry.name])
+            continue
+        flags = {flag for option in known[name].params for flag in option.opts}
+        assert {word for word in words if word.startswith("-")} <= flags
+        assert entry.size is None or str(entry.size) in words
+
+
+def test_why_a_target_is_missed_stands_beside_those_that_are():
+    missed = Target(**COMMON, goal=4, faster=True, ours=(1.0,), theirs=(3.0,), why="because")
+    met = Target(**COMMON, goal=2, faster=True, ours=(1.0,), theirs=(3.0,), why="because")
+    found = run.BenchResult.of([missed, met], [], [], label="layers", settings={})
+    assert found.table()["why"].tolist() == ["because", ""]
 
 
 @pytest.mark.parametrize(
@@ -183,9 +252,10 @@ def test_twin_has_the_same_kernels():
 
 def test_every_suite_has_a_command_line_name():
     assert set(command.SUITES) == set(run.SUITES)
-    assert {
-        suite.SUITE for suite in (layers, epochs, loading, attacks, autoattack, strength, explanations, startup)
-    } == set(run.SUITES)
+    suites = (
+        layers, epochs, loading, attacks, autoattack, strength, faithfulness, explanations, together, startup
+    )  # fmt: skip
+    assert {suite.SUITE for suite in suites} == set(run.SUITES)
 
 
 def test_loading_is_measured_against_a_training_step(monkeypatch):

@@ -9,7 +9,10 @@ import click
 from scs_eval.cli.output import checked_out, finish, out_option
 from scs_eval.cli.params import COUNT
 
-SUITES = ("layers", "epochs", "loading", "attacks", "autoattack", "strength", "explanations", "startup")
+SUITES = (
+    "layers", "epochs", "loading", "attacks", "autoattack", "strength", "faithfulness", "explanations", "together",
+    "startup",
+)  # fmt: skip
 BUSY = 0.5  # processes beside ours from which timings are not to be trusted
 
 
