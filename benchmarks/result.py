@@ -61,7 +61,7 @@ class BenchResult(Result):
         written = {"table": self.table(), "conditions": pd.DataFrame(facts)}
         return {**written, "growth": self.growth_table()} if self.growths else written
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Each target's ratio as a share of its goal, with its quartiles: right of the line it is met."""
         targets = [Target(**fields) for fields in self.targets]
         with style.drawing(ax, height=0.7 + 0.24 * len(targets)) as ax:
@@ -75,7 +75,7 @@ class BenchResult(Result):
             ax.set_yticks(
                 range(len(targets)),
                 [f"{target.what}\nvs {target.against}" for target in reversed(targets)],
-                fontsize=5.5,
+                fontsize=style.points(5.5),
             )
             ax.set_xlim(0.2, 5)
             ax.set_xlabel("share of the target reached (1 or more: met)")
@@ -183,5 +183,5 @@ def _curve(growth: Growth) -> "Figure":
         ax.minorticks_off()
         ax.set_xlabel(growth.counted)
         ax.set_ylabel("seconds" if growth.unit == "s" else "megabytes")
-        ax.set_title(f"{growth.what}\nfitted exponent {slope:.2f}", fontsize=7)
+        ax.set_title(f"{growth.what}\nfitted exponent {slope:.2f}", fontsize=style.points(7))
         return style.figure_of(ax)

@@ -17,7 +17,7 @@ class Confidence(scs_eval.Result):
     def table(self):
         return pd.DataFrame([{"model": self.label, "confidence": self.largest.mean()}])
 
-    def figure(self, ax=None):
+    def draw(self, ax=None):
         return (ax or Figure().subplots()).hist(self.largest)[2][0].figure
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.compare import compare as compare
     from scs_eval.analyses.contributions import contributions as contributions
     from scs_eval.analyses.contributions.neurons import neurons as neurons
+    from scs_eval.analyses.core.page import page as page
     from scs_eval.analyses.core.result import Comparison as Comparison
     from scs_eval.analyses.core.result import Result as Result
     from scs_eval.analyses.core.result import load_result as load_result
@@ -92,6 +93,7 @@ _HOME = {
     "load_model": "scs_eval.models.loading.load",
     "load_result": "scs_eval.analyses.core.result",
     "load_plugin": "scs_eval.plugins",
+    "page": "scs_eval.analyses.core.page",
     "register_analysis": "scs_eval.analyses.catalogue",
     "register_attack": "scs_eval.analyses.attacks.own_attacks",
     "register_data": "scs_eval.data.own",

@@ -105,7 +105,7 @@ def _numbers(ax: "Axes", at: tuple[float, float], texts: Sequence[str], colours:
     for points, text, colour in zip((26, 54), texts, colours, strict=True):
         ax.annotate(
             text, at, (points, 0), xycoords=ax.get_yaxis_transform(), textcoords="offset points", color=colour,
-            fontsize=7, ha="right", va="center", annotation_clip=False,
+            fontsize=style.points(7), ha="right", va="center", annotation_clip=False,
         )  # fmt: skip
 
 

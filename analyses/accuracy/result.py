@@ -117,7 +117,7 @@ class AccuracyResult(Result):
         }
         return pd.DataFrame([row])
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Each class's accuracy with its interval, and the overall one as a line with a band."""
         from scs_eval.analyses.accuracy.figure import draw_classes
 
@@ -147,7 +147,7 @@ class AccuracyComparison(Comparison[AccuracyResult]):
         seeds = self.over_seeds()
         return super().tables() | ({} if seeds.empty else {"seeds": seeds})
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """One line per network, best first within an architecture; the paper's figures as diamonds; numbers beside.
 
         The line of a network that was trained several times has its mean and range over these trainings.

@@ -113,7 +113,9 @@ for _metric in (
     Metric(
         name="emprt", head="eMPRT ↑", source="Hedström et al. 2023", better=HIGHER,
         formula="(Ĥ − H) / H, the entropy of the map's histogram, with Ĥ of the network whose layers are all "
-        "re-initialised", needs=("explanations of other images or networks",), **_SIMPLE,
+        "re-initialised", needs=("explanations of other images or networks",),
+        fails="of one random network; its histogram does not see where values lie, and one extreme empties its bins",
+        **_SIMPLE,
     ),
     Metric(
         name="sparseness", head="sparseness (Gini)", source="Chalasani et al. 2020", **_SIMPLE,

@@ -29,7 +29,14 @@ def draw_reliability(results: "Sequence[CalibrationResult]", ax: "Axes | None" =
             f"{len(first.labels):,} images in {first.bins} bins of equal mass; below the diagonal: too sure of itself"
         )
         figure = style.figure_of(axes[0])
-        figure.legend(handles, names, loc="outside lower center", ncols=2, title=note, title_fontsize=6.5)
+        figure.legend(
+            handles,
+            names,
+            loc="outside lower center",
+            ncols=2,
+            title=style.note(note),
+            title_fontsize=style.points(6.5),
+        )
         return figure
 
 

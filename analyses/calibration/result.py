@@ -118,7 +118,7 @@ class CalibrationResult(Result):
         """The table, the reliability curve, every image."""
         return {"table": self.table(), "curve": self.curve(), "images": self.per_image()}
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Accuracy against confidence, raw and with the temperature."""
         from scs_eval.analyses.calibration.figure import draw_reliability
 
@@ -131,7 +131,7 @@ class CalibrationComparison(Comparison[CalibrationResult]):
 
     name = "calibration"
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """All models' curves: raw in one panel, with the temperature in the other."""
         from scs_eval.analyses.calibration.figure import draw_reliability
 

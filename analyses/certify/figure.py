@@ -30,7 +30,14 @@ def draw_bounds(results: "Sequence[CertifyResult]", ax: "Axes | None" = None) ->
         note = f"{first.n} images, {first.samples:,} noisy copies each, certificates wrong with p ≤ {first.alpha:g}\n"
         note += "solid: proven" + ("; dashed: not broken by an attack on the smoothed model" if first.attacked else "")
         figure = style.figure_of(axes[0])
-        figure.legend(handles, names, loc="outside lower center", ncols=3, title=note, title_fontsize=6.5)
+        figure.legend(
+            handles,
+            names,
+            loc="outside lower center",
+            ncols=3,
+            title=style.note(note),
+            title_fontsize=style.points(6.5),
+        )
         return figure
 
 

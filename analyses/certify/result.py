@@ -122,7 +122,7 @@ class CertifyResult(Result):
         """The table, and every image."""
         return {"table": self.table(), "images": self.per_image()}
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Both bounds against the radius, a panel for each σ."""
         return draw_bounds([self], ax)
 
@@ -133,7 +133,7 @@ class CertifyComparison(Comparison[CertifyResult]):
 
     name = "certify"
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Both bounds of all models."""
         return draw_bounds(self.results, ax)
 

@@ -32,7 +32,14 @@ def draw_pixel_curves(results: Sequence[Any]) -> "Figure":
         handles, names = axes[0].get_legend_handles_labels()
         note = f"{results[0].methods[0]}, {len(results[0].targets)} images, 95 % bands; thin and dotted: a random map"
         figure = style.figure_of(axes[0])
-        figure.legend(handles, names, loc="outside lower center", ncols=2, title=note, title_fontsize=6.5)
+        figure.legend(
+            handles,
+            names,
+            loc="outside lower center",
+            ncols=2,
+            title=style.note(note),
+            title_fontsize=style.points(6.5),
+        )
         return figure
 
 

@@ -164,7 +164,7 @@ class CompareResult(Result):
         more = {"pixel_curves": draw_pixel_curves(tested.results)} if isinstance(tested, Comparison) else {}
         return {"figure": self.figure(), **more}
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """A panel for each metric of the summary with every model's value and interval; on given axes the first."""
         main = [metric for metric in self.lines if metric.main]
         with style.paper_style():
@@ -189,7 +189,7 @@ class CompareResult(Result):
                 ax.errorbar(row["value"], y, xerr=ends, fmt=marker, color=colour, elinewidth=0.9, ms=3.5, label=name)
         ax.set_yticks(range(len(self.models)), self.models if first else [""] * len(self.models))
         ax.set_ylim(len(self.models) - 0.4, -0.6)
-        ax.set_title(f"{metric.name} {ARROWS[metric.better]}", loc="left", fontsize=7)
+        ax.set_title(f"{metric.name} {ARROWS[metric.better]}", loc="left", fontsize=style.points(7))
 
 
 ARROWS = {HIGHER: "↑", LOWER: "↓", 0: ""}

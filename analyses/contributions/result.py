@@ -206,7 +206,7 @@ class ContributionsResult(Result):
         makers = {"audit": self.audit_figure, "delta": self.delta_figure, "mean-corrected": self.mean_figure}
         return {"figure": self.figure(), **{extra.replace("-", "_"): makers[extra]() for extra in self.extras}}
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """A row per image: the image, the picture (six channels), the signed map, the map over the image, numbers."""
         return contribution_figures.map_figure(self, ax)
 
@@ -229,7 +229,7 @@ class ContributionsComparison(Comparison[ContributionsResult]):
 
     name = "contributions"
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """A row per image, a column per model: the colour picture where W has six channels, else the signed map."""
         if any(not np.array_equal(item.indices, self.results[0].indices) for item in self.results):
             raise InputError("expected results for the same images in the same order; compare those")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.core.page import page
 from scs_eval.analyses.core.reference_tests import reference_tests
 from scs_eval.analyses.core.storage import KINDS, save_result
 from scs_eval.analyses.core.storage import load_result as load_result
@@ -51,6 +52,9 @@ class Result(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if "figure" in cls.__dict__ and "draw" not in cls.__dict__:  # an analysis from outside that calls it so
+            cls.draw = cls.__dict__["figure"]  # type: ignore[method-assign]
+            del cls.figure
         cls.__repr__ = Result.__repr__  # type: ignore[method-assign]  # a dataclass would print all its arrays
         if "name" in cls.__dict__:
             KINDS[cls.result_kind()] = cls
@@ -69,8 +73,20 @@ class Result(ABC):
         """All numbers, one row per thing compared, unrounded."""
 
     @abstractmethod
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
-        """The picture a paper would print, on the given axes or on a new figure."""
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
+        """What `figure` gives, on the given axes or on a new figure."""
+
+    def figure(
+        self, ax: "Axes | None" = None, *, caption: bool = True, size: tuple[float, float] | None = None
+    ) -> "Figure":
+        """The picture a paper would print, on the given axes or on a new figure.
+
+        caption: without it, the sentences below are left to the paper. size: width and height in inches. Fonts and
+        their size are those of matplotlib's rcParams where the user has set them. The others of `figures` are drawn
+        likewise inside `with scs_eval.page(caption=False, size=(3.3, 2)):`.
+        """
+        with page(caption=caption, size=size):
+            return self.draw(ax)
 
     def summary(self) -> pd.DataFrame:
         """The table for a reader: few columns, text, rounded. Shown by the command line, in Jupyter and in table.md."""
@@ -232,7 +248,7 @@ class PlainComparison(Comparison[Result]):
         """The kind of several results of any analysis."""
         return "plain-comparison"
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """A panel for each result."""
         from matplotlib.figure import Figure
 

@@ -40,7 +40,14 @@ def draw_curves(results: "Sequence[CorruptionsResult]", ax: "Axes | None" = None
         handles, labels = axes[0].get_legend_handles_labels()
         note = f"{results[0].n:,} images, {results[0].source}; severity 0 is clean, 95 % bands"
         figure = style.figure_of(axes[0])
-        figure.legend(handles, labels, loc="outside lower center", ncols=3, title=note, title_fontsize=6.5)
+        figure.legend(
+            handles,
+            labels,
+            loc="outside lower center",
+            ncols=3,
+            title=style.note(note),
+            title_fontsize=style.points(6.5),
+        )
         return figure
 
 
@@ -56,7 +63,9 @@ def _panel(ax: "Axes", results: "Sequence[CorruptionsResult]", index: int | None
     ax.grid(lw=0.3, color="0.88")
     ax.set_axisbelow(True)
     ax.set_title(
-        "mean of all corruptions" if index is None else _words(results[0].names[index]), loc="left", fontsize=7
+        "mean of all corruptions" if index is None else _words(results[0].names[index]),
+        loc="left",
+        fontsize=style.points(7),
     )
 
 
@@ -74,7 +83,15 @@ def draw_heatmap(results: "Sequence[CorruptionsResult]") -> "Figure":
         for row, column in np.ndindex(values.shape):
             dark = values[row, column] > 0.6 * values.max()
             text = f"{100 * values[row, column]:.0f}"
-            ax.text(column, row, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+            ax.text(
+                column,
+                row,
+                text,
+                ha="center",
+                va="center",
+                fontsize=style.points(6.5),
+                color="white" if dark else "black",
+            )
         ax.set_yticks(range(len(names)), names)
         ax.set_xticks(range(values.shape[1]), [_words(name) for name in results[0].names], rotation=40, ha="right")
         ax.tick_params(length=0)
@@ -94,7 +111,7 @@ def draw_examples(result: "CorruptionsResult") -> "Figure":
             panel.set_axis_off()
             if index < len(result.names):
                 panel.imshow(result.pictures[index].transpose(1, 2, 0), interpolation="nearest")
-                panel.set_title(_words(result.names[index]), fontsize=7)
+                panel.set_title(_words(result.names[index]), fontsize=style.points(7))
         return style.figure_of(axes[0])
 
 

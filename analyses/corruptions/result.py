@@ -146,7 +146,7 @@ class CorruptionsResult(Result):
         """The table, each corruption, each severity of it."""
         return {"table": self.table(), "corruptions": self.by_corruption(), "curve": self.curve()}
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Accuracy against severity, a panel for each corruption; on given axes the mean over all."""
         return draw_curves([self], ax)
 
@@ -183,7 +183,7 @@ class CorruptionsComparison(Comparison[CorruptionsResult]):
         drops = self.drop_tests()
         return super().tables() | ({"drop_tests": drops} if len(drops) else {})
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """All models' curves."""
         return draw_curves(self.results, ax)
 

@@ -36,7 +36,14 @@ def draw_roc(results: "Sequence[DetectResult]", detectors: Sequence[str], ax: "A
         if len(results) > 1:
             note += f"\nsolid: {detectors[-1]}; dashed: {detectors[0]}"
         figure = style.figure_of(axes[0])
-        figure.legend(handles, names, loc="outside lower center", ncols=3, title=note, title_fontsize=6.5)
+        figure.legend(
+            handles,
+            names,
+            loc="outside lower center",
+            ncols=3,
+            title=style.note(note),
+            title_fontsize=style.points(6.5),
+        )
         return figure
 
 
@@ -72,4 +79,4 @@ def _axes(ax: "Axes", result: "DetectResult", kind: int) -> None:
     ax.set_xlabel("others let through, %")
     ax.set_ylabel("clean let through, %")
     ax.grid(lw=0.3, color="0.88")
-    ax.set_title(f"{result.kinds[kind]} (n = {others})", loc="left", fontsize=7)
+    ax.set_title(f"{result.kinds[kind]} (n = {others})", loc="left", fontsize=style.points(7))

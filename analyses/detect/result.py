@@ -87,7 +87,7 @@ class DetectResult(Result):
             rows.append(row | {"its TNR at 95 % TPR": _percent(part.loc[DETECTORS[-1]], "tnr_at_95_tpr")})
         return pd.DataFrame(rows)
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """ROC curves of every detector, a panel for each kind."""
         return draw_roc([self], DETECTORS, ax)
 
@@ -98,7 +98,7 @@ class DetectComparison(Comparison[DetectResult]):
 
     name = "detect"
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """ROC curves of the best known and of the simplest detector of every model."""
         return draw_roc(self.results, DETECTORS, ax)
 

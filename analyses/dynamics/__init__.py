@@ -78,7 +78,7 @@ class RunDynamics(Result):
         rows = [{"run": self.label, "layer": key[0], "quantity": key[1], **_change(part)} for key, part in groups]
         return pd.DataFrame(rows, columns=["run", "layer", "quantity", *_CHANGE])
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Accuracy over epochs; the curves of several runs may share the axes."""
         with style.drawing(ax, height=2.6) as ax:
             _draw_accuracy(ax, [self], first=len(ax.lines) // 2)
@@ -110,7 +110,7 @@ class Dynamics(Comparison[RunDynamics]):
     name = "dynamics"
     layer: str | None = None
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Accuracy and loss over epochs; on given axes the accuracy alone."""
         with style.paper_style():
             axes = style.panels(2, 1, height=4.2, sharex=True) if ax is None else [ax]

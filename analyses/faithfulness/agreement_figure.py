@@ -41,10 +41,10 @@ def draw_agreement(agreement: Agreement) -> "Figure":
 
 
 def _agreement_note(agreement: Agreement) -> str:
-    one = len(agreement.results) == 1
+    alone = len(agreement.results) == 1
     return (
         f"Spearman's correlation over {len(agreement.own_methods)} methods, "
-        f"{agreement.results[0].label if one else f'mean over {len(agreement.results)} models'}; every metric turned "
+        f"{agreement.results[0].label if alone else f'mean over {len(agreement.results)} models'}; every metric turned "
         "so that more is better, sparseness and complexity as they are. Grey: the 95 % interval over images holds 0."
     )
 
@@ -53,8 +53,8 @@ def _matrix(table: "pd.DataFrame", names: list[str]) -> tuple[np.ndarray, np.nda
     """Correlations (k, k), NaN on the diagonal, and whether each differs from 0."""
     values, sure = np.full((len(names),) * 2, np.nan), np.zeros((len(names),) * 2, dtype=bool)
     for _, row in table.iterrows():
-        place = names.index(row["metric"]), names.index(row["other"])
-        for here in (place, place[::-1]):
+        pair = names.index(row["metric"]), names.index(row["other"])
+        for here in (pair, pair[::-1]):
             values[here] = row["correlation"]
             sure[here] = row["correlation_low"] > 0 or row["correlation_high"] < 0
     return values, sure

@@ -61,7 +61,7 @@ def _draw_panel(ax: "Axes", model: Model, measure: str, look: Mapping[str, Mappi
     ax.set_xticks(
         x[::every], names[::every], rotation=90 if len(x) > 12 else 45, ha="center" if len(x) > 12 else "right"
     )
-    ax.tick_params(axis="x", labelsize=6.5, pad=1)
+    ax.tick_params(axis="x", labelsize=style.points(6.5), pad=1)
 
 
 def short(layer: str) -> str:
@@ -77,8 +77,8 @@ def draw_maps_of_cascade(
     names = ["trained", *(f"+ {short(layer)}" for layer in layers)]
     cell = min(0.8, style.WIDTH / (len(shown) + FIRST) / (1 + GAP))
     wide, high = (len(shown) + FIRST) * (1 + GAP), len(methods) * (1 + GAP) + HEAD
-    with style.drawing(width=max(cell * wide + 0.1, 3.6), height=cell * high + 0.35) as ax:
-        ax.text(0, 0.12 - HEAD, title, fontsize=8, va="top")
+    with style.drawing(width=max(cell * wide + 0.1, 3.6), height=cell * high + 0.35, rigid=True) as ax:
+        ax.text(0, 0.12 - HEAD, title, fontsize=style.points(8), va="top")
         _cell(ax, image.transpose(1, 2, 0), column=0, row=0, head="image")
         for row, method in enumerate(methods):
             ax.text(
@@ -88,7 +88,7 @@ def draw_maps_of_cascade(
                 rotation=90,
                 ha="right",
                 va="center",
-                fontsize=7,
+                fontsize=style.points(7),
             )
             for column, depth in enumerate(shown):
                 _cell(ax, maps[row, depth], column=column + FIRST, row=row, head="" if row else names[depth])
@@ -105,6 +105,6 @@ def _cell(ax: "Axes", picture: np.ndarray, *, column: float, row: int, head: str
     left, top = column * (1 + GAP), row * (1 + GAP)
     shown = picture if picture.ndim == 3 else scaled(np.nan_to_num(picture))
     ax.imshow(shown, extent=(left, left + 1, top + 1, top), cmap=COLOURS, vmin=0, vmax=1, interpolation="nearest")
-    ax.text(left + 0.5, top - 0.06, head, ha="center", va="bottom", fontsize=6.5)
+    ax.text(left + 0.5, top - 0.06, head, ha="center", va="bottom", fontsize=style.points(6.5))
     if not shown.any():
         say_empty(ax, left + 0.5, top + 0.5, "no map" if np.isnan(picture).any() else EMPTY)

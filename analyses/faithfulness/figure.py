@@ -88,10 +88,11 @@ def draw_curves(models: Sequence[Model], *, note: str, ax: "Axes | None" = None)
 
 
 def write_note(ax: "Axes", note: str) -> None:
-    """A caption under the whole figure."""
+    """A caption under the whole figure, if one is wanted."""
     figure = style.figure_of(ax)
-    lines = textwrap.wrap(note, int(figure.get_figwidth() / LETTER))
-    figure.supxlabel("\n".join(lines), fontsize=6.5, color="0.25", x=0.01, ha="left")
+    lines = textwrap.wrap(style.note(note), int(figure.get_figwidth() / LETTER / style.scale()))
+    if lines:
+        figure.supxlabel("\n".join(lines), fontsize=style.points(6.5), color="0.25", x=0.01, ha="left")
 
 
 def _draw_panel(ax: "Axes", model: Model, kind: str, look: Mapping[str, Mapping[str, Any]]) -> None:
@@ -101,7 +102,8 @@ def _draw_panel(ax: "Axes", model: Model, kind: str, look: Mapping[str, Mapping[
         draw_line(ax, model.fractions, line, look[line.method], label=f"{line.method} {line.value:.3f}")
     ax.set(xlim=(0, 1), ylim=(0, None))
     ax.legend(
-        loc="center left", bbox_to_anchor=(1, 0.5), title=PANELS[kind][2], title_fontsize=7, handlelength=1.6,
+        loc="center left", bbox_to_anchor=(1, 0.5), title=PANELS[kind][2], title_fontsize=style.points(7),
+        handlelength=1.6,
         labelspacing=0.35, handletextpad=0.5, borderaxespad=0.3, alignment="left",
     )  # fmt: skip
 

@@ -235,7 +235,7 @@ class FaithfulnessResult(Result):
             ignore_index=True,
         )
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Deletion and insertion curves, mean with 95 % band; on given axes the deletion curves alone."""
         return faithfulness_figure.draw_curves([self.drawn], note=_note(self), ax=ax)
 
@@ -280,7 +280,7 @@ class FaithfulnessComparison(Comparison[FaithfulnessResult]):
 
     name = "faithfulness"
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Deletion and insertion curves, a row for each model."""
         return faithfulness_figure.draw_curves(
             [result.drawn for result in self.results], note=_note(self.results[0]), ax=ax

@@ -69,7 +69,7 @@ def boxes(shown: Sequence[Box], *, title: str, ax: "Axes | None" = None) -> "Fig
         ax.tick_params(axis="y", length=0)
         ax.set(xlim=(0, 102), ylim=(max(lines) + 0.75, min(lines) - (1.6 if headed else 0.9)))
         _limits(ax, shown)
-        ax.set_xlabel(_legend(shown), fontsize=7)
+        ax.set_xlabel(_legend(shown), fontsize=style.points(7))
         ax.set_title(title, loc="left", pad=12)
         return style.figure_of(ax)
 
@@ -92,7 +92,7 @@ def _headings(ax: "Axes", lines: dict[float, Box]) -> None:
         top = min(y for y, box in lines.items() if box.model == model)
         ax.annotate(
             model, (0, top - 0.85), (-4, 0), xycoords=ax.get_yaxis_transform(), textcoords="offset points", ha="right",
-            va="center", fontweight="bold", fontsize=7, annotation_clip=False,
+            va="center", fontweight="bold", fontsize=style.points(7), annotation_clip=False,
         )  # fmt: skip
 
 
@@ -106,7 +106,8 @@ def _box(ax: "Axes", y: float, box: Box) -> None:
         ax.plot(100 * box.top, y, "*", color="black", ms=5, mew=0, zorder=6)
     text = f"{mean:.1f}" + ("" if np.isnan(low) else f"  [{low:.1f}, {high:.1f}]")
     ax.annotate(
-        text, (1, y), (4, 0), xycoords=ax.get_yaxis_transform(), textcoords="offset points", va="center", fontsize=7,
+        text, (1, y), (4, 0), xycoords=ax.get_yaxis_transform(), textcoords="offset points", va="center",
+        fontsize=style.points(7),
         annotation_clip=False,
     )  # fmt: skip
 
@@ -134,7 +135,7 @@ def _limits(ax: "Axes", shown: Sequence[Box]) -> None:
         ax.axvline(x, color=style.GREY, lw=0.7, ls="--", zorder=0)
         ax.annotate(
             f"{name} {x:.1f}", (x, 1), (0, 2), xycoords=ax.get_xaxis_transform(), textcoords="offset points",
-            ha="center", va="bottom", fontsize=6.5, color=style.GREY,
+            ha="center", va="bottom", fontsize=style.points(6.5), color=style.GREY,
         )  # fmt: skip
 
 
@@ -142,7 +143,7 @@ def _legend(shown: Sequence[Box]) -> str:
     """What is shown, in words below the axis."""
     star = "★ mean of the strongest pixels alone; " if any(box.top is not None for box in shown) else ""
     marks = f"box: quartiles; whiskers: 5th to 95th percentile; ◇ mean\n{star}right: mean [95 % interval]"
-    return f"positive attribution in the right cell, % of all\n{marks}"
+    return f"positive attribution in the right cell, % of all\n{style.note(marks)}".rstrip()
 
 
 def examples(rows: Sequence[Example]) -> "Figure":
@@ -223,11 +224,12 @@ def sweep(points: Sequence[Swept]) -> "Figure":
             below.plot(at, 100 * point.box.mean[0], "D", mfc="white", mec="black", ms=3.6, mew=0.8, zorder=5)
         for y, name in ((points[0].box.floor, "chance"), (points[0].box.ceiling, CEILING.replace(" an", "\nan"))):
             below.axhline(100 * y, color=style.GREY, lw=0.7, ls="--", zorder=0)
-            below.annotate(f"{name} {100 * y:.1f}", (1, 100 * y), (3, 0), xycoords=below.get_yaxis_transform(),
-                           textcoords="offset points", fontsize=6.5, color=style.GREY, va="center")  # fmt: skip
+            below.annotate(f"{name} {100 * y:.1f}", (1, 100 * y), (3, 0),
+                           xycoords=below.get_yaxis_transform(), textcoords="offset points",
+                           fontsize=style.points(6.5), color=style.GREY, va="center")  # fmt: skip
         above.set_ylabel("accuracy, %")
         below.set(ylabel="localisation, %", ylim=(0, 102))
-        below.set_xlabel(f"B (maps: {points[0].box.method})\n{_basis(points)}", fontsize=7)
+        below.set_xlabel(f"B (maps: {points[0].box.method})\n{_basis(points)}", fontsize=style.points(7))
         below.set_xticks(positions, [f"{position:g}" for position in positions])
         below.set_xlim(positions[0] - step, positions[-1] + step)
         if len(names) > 1:

@@ -143,7 +143,7 @@ class LocalisationResult(Result):
         columns = {"pixels": self.top_counts, "score": mean, "low": low, "high": high}
         return pd.DataFrame({"model": self.model, "method": self.method, **columns})
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """A box of the scores."""
         return panels.boxes([self], ax)
 
@@ -188,7 +188,7 @@ class LocalisationComparison(Comparison[LocalisationResult]):
         lists = [result.tables()["grids"] for result in reversed(first.values())]
         return lists[0].assign(model="all") if shared else pd.concat(lists, ignore_index=True)
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """A box for every model and method."""
         return panels.boxes(self.results, ax)
 

@@ -83,7 +83,7 @@ def _axes(ax: "Axes", results: "Sequence[PgdResult]") -> None:
     if first.norm == "linf":
         above = ax.secondary_xaxis("top", functions=(lambda x: np.multiply(x, 255), lambda x: np.divide(x, 255)))
         above.set_xlabel("ε × 255")
-        above.tick_params(labelsize=7, width=0.6, length=2.5)
+        above.tick_params(labelsize=style.points(7), width=0.6, length=2.5)
         above.spines["top"].set_visible(True)
     counts = sorted({result.n for result in results})
     attacks = ", ".join(dict.fromkeys(name for result in results for name in result.attacks))
@@ -91,7 +91,7 @@ def _axes(ax: "Axes", results: "Sequence[PgdResult]") -> None:
     title = f"{attacks}; {n} images. Mark at ε = 0: clean."
     if any(result.scorecard for result in results):
         title += " Diamond: worst of all the scorecard's attacks; PASS, WARN, FAIL: its worst check."
-    ax.set_title(title, loc="left", fontsize=6.5)
+    ax.set_title(style.note(title), loc="left", fontsize=style.points(6.5))
 
 
 def draw_attacked(result: "PgdResult", ax: "Axes | None" = None) -> "Figure":

@@ -179,7 +179,7 @@ class PgdResult(Result):
         checked = {} if card is None else {"scorecard": card.table(), "scorecard_attacks": card.attack_table()}
         return {"table": self.table(), "curve": self.curve(), "images": self.per_image(), **checked}
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Accuracy against ε."""
         return draw_curves([self], ax)
 
@@ -202,7 +202,7 @@ class PgdComparison(Comparison[PgdResult]):
 
     name = "pgd"
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """All curves on one axes."""
         return draw_curves(self.results, ax)
 

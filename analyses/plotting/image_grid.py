@@ -46,14 +46,14 @@ class Grid:
     def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Draw on the given axes, or on a new figure that is as large as the pictures need."""
         beside = 1.75 if self.texts else 0.0
-        cell = float(np.clip((style.WIDTH - beside) / len(self.columns) - GAP, 0.62, 1.12))
+        cell = float(np.clip((style.page_width() - beside) / len(self.columns) - GAP, 0.62, 1.12))
         head = LINE * max(column.title.count("\n") + 1 for column in self.columns) + 0.05
         step = cell + GAP + (LINE if any(column.captions for column in self.columns) else 0.0)
         width = max((cell + GAP) * len(self.columns) + beside, BAR + 1.8)
-        note = wrapped(self.note, width)
+        note = wrapped(style.note(self.note), width)
         below = head + step * self.rows + 0.1
         height = below + foot_height(note)
-        with style.drawing(ax, width=width, height=height) as ax:
+        with style.drawing(ax, width=width, height=height, rigid=True) as ax:
             ax.set_axis_off()
             ax.set(xlim=(0, width), ylim=(height, 0))  # inches, from the top left
             for index, column in enumerate(self.columns):
@@ -66,29 +66,44 @@ class Grid:
             return style.figure_of(ax)
 
     def _column(self, ax: "Axes", column: Column, *, left: float, head: float, cell: float, step: float) -> None:
-        ax.text(left + cell / 2, head - 0.04, column.title, ha="center", va="bottom", fontsize=7.5)
+        ax.text(left + cell / 2, head - 0.04, column.title, ha="center", va="bottom", fontsize=style.points(7.5))
         for row in range(self.rows):
             top = head + row * step
             frame = inset(ax, left, top, cell, cell)
             frame.imshow(column.pictures[row].clip(0, 1), interpolation="nearest", aspect="auto")
             frame.set(xticks=[], yticks=[])
             if column.captions:
-                ax.text(left + cell / 2, top + cell + 0.02, column.captions[row], ha="center", va="top", fontsize=6)
+                ax.text(
+                    left + cell / 2,
+                    top + cell + 0.02,
+                    column.captions[row],
+                    ha="center",
+                    va="top",
+                    fontsize=style.points(6),
+                )
 
     def _text(self, ax: "Axes", row: int, text: str, *, left: float, top: float) -> None:
         marked = bool(self.marked) and self.marked[row]
-        ax.text(left, top + 0.02, text, va="top", fontsize=7, color=MARK if marked else "black", linespacing=1.3)
+        ax.text(
+            left,
+            top + 0.02,
+            text,
+            va="top",
+            fontsize=style.points(7),
+            color=MARK if marked else "black",
+            linespacing=1.3,
+        )
 
 
 def wrapped(note: str, width: float, *, signed: bool = True) -> str:
     """The note in lines that fit beside the colour bar, or under the pictures if there is none, in so many inches."""
-    letters = int((width - (BAR + 0.1 if signed else 0)) / LETTER)
+    letters = int((width - (BAR + 0.1 if signed else 0)) / LETTER / style.scale())
     return "\n".join(part for line in note.split("\n") for part in textwrap.wrap(line, letters))
 
 
 def foot_height(note: str, *, signed: bool = True) -> float:
     """Inches that `foot` takes."""
-    return max(0.3 if signed else 0.0, 0.08 + NOTE_LINE * (note.count("\n") + 1))
+    return max(0.3 if signed else 0.0, 0.08 + NOTE_LINE * style.scale() * (note.count("\n") + 1))
 
 
 def foot(ax: "Axes", top: float, note: str, *, signed: bool = True) -> None:
@@ -97,9 +112,9 @@ def foot(ax: "Axes", top: float, note: str, *, signed: bool = True) -> None:
         bar = inset(ax, 0.14, top + 0.02, BAR - 0.28, 0.09)
         bar.imshow(np.linspace(0, 1, 256)[None], cmap=diverging(), aspect="auto", extent=(-1, 1, 0, 1))
         bar.set(yticks=[], xticks=[-1, 0, 1], xticklabels=["against", "0", "for"])
-        bar.tick_params(labelsize=6.5, length=2, width=0.5, pad=1.5)
+        bar.tick_params(labelsize=style.points(6.5), length=2, width=0.5, pad=1.5)
     left = BAR + 0.1 if signed else 0.0
-    ax.text(left, top, note, va="top", fontsize=6.5, color="0.25", linespacing=1.2)
+    ax.text(left, top, note, va="top", fontsize=style.points(6.5), color="0.25", linespacing=1.2)
 
 
 def split_name(name: str, longest: int = 16) -> list[str]:

@@ -61,7 +61,7 @@ def draw_maps(
     wide, high = len(strips), len(strips[0].cells)
     titles = 0.17 * (1 + max(strip.title.count("\n") for strip in strips))
     width = max(CELL * wide * (1 + GAP), NARROWEST)
-    lines = textwrap.wrap(note, int(width / LETTER))
+    lines = textwrap.wrap(style.note(note), int(width / LETTER / style.scale()))
     height = CELL * high * (1 + LINE) + titles + 0.12 * len(lines) + 0.35
     with style.drawing(ax, width=width, height=height) as ax:
         for index, strip in enumerate(strips):
@@ -93,21 +93,24 @@ def scaled(values: np.ndarray) -> np.ndarray:
 def _draw_strip(ax: "Axes", index: int, strip: _Strip) -> None:
     left = index * (1 + GAP)
     ax.annotate(
-        strip.title, (left + 0.5, 0), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=7,
+        strip.title, (left + 0.5, 0), (0, 3), textcoords="offset points", ha="center", va="bottom",
+        fontsize=style.points(7),
         annotation_clip=False,
     )  # fmt: skip
     for row, (cell, word, colour) in enumerate(zip(strip.cells, strip.words, strip.colours, strict=True)):
         top = row * (1 + LINE)
         extent = (left, left + 1, top + 1, top)
         ax.imshow(cell, extent=extent, cmap=COLOURS, vmin=0, vmax=1, interpolation="nearest")
-        ax.text(left + 0.5, top + 1 + LINE * 0.45, word, ha="center", va="center", fontsize=6.5, color=colour)
+        ax.text(
+            left + 0.5, top + 1 + LINE * 0.45, word, ha="center", va="center", fontsize=style.points(6.5), color=colour
+        )
         if cell.ndim == 2 and not cell.any():
             say_empty(ax, left + 0.5, top + 0.5)
 
 
 def say_empty(ax: "Axes", x: float, y: float, words: str = EMPTY) -> None:
     """Words on a cell that would be black without them."""
-    ax.text(x, y, words, ha="center", va="center", fontsize=6.5, color="white")
+    ax.text(x, y, words, ha="center", va="center", fontsize=style.points(6.5), color="white")
 
 
 def _legend(ax: "Axes", note: str) -> None:
@@ -119,6 +122,6 @@ def _legend(ax: "Axes", note: str) -> None:
         ScalarMappable(cmap=COLOURS), ax=ax, location="bottom", shrink=0.5, fraction=0.02, pad=0.01, aspect=25
     )
     bar.set_ticks([0, 1], labels=["0", f"{PERCENTILE}th percentile"])
-    bar.ax.tick_params(labelsize=6.5, width=0.6, length=2)
+    bar.ax.tick_params(labelsize=style.points(6.5), width=0.6, length=2)
     bar.outline.set_linewidth(0.4)
-    bar.ax.set_xlabel(note, fontsize=6.5, loc="center")
+    bar.ax.set_xlabel(note, fontsize=style.points(6.5), loc="center")

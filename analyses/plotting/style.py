@@ -1,4 +1,7 @@
-"""How figures look: one size, one typeface, colours that a colour-blind reader and a grey printer can tell apart."""
+"""How figures look: one size, one typeface, colours that a colour-blind reader and a grey printer can tell apart.
+
+matplotlib's rcParams come first: what a user has set there (a font, its size, a line width) is not touched.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,6 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from scs_eval.analyses.core.page import current_page, page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,10 +40,11 @@ LAYERS = {
 OTHER = (GREY, "X")
 UNLISTED = "_series "
 
+TEXT = 8  # points of the text, unless rcParams say something else than matplotlib itself
 _RC: dict[Any, Any] = {
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
+    "font.size": TEXT,
+    "axes.titlesize": "medium",
+    "axes.labelsize": "medium",
     "legend.fontsize": 7,
     "axes.linewidth": 0.6,
     "axes.spines.top": False,
@@ -73,25 +79,62 @@ def depths(count: int) -> list[tuple[float, float, float, float]]:
 
 
 @contextmanager
-def drawing(ax: "Axes | None" = None, *, width: float = WIDTH, height: float = 3.0) -> Iterator["Axes"]:
-    """Axes in the house style: those given, or the only ones of a new figure."""
+def drawing(
+    ax: "Axes | None" = None, *, width: float = WIDTH, height: float = 3.0, rigid: bool = False
+) -> Iterator["Axes"]:
+    """Axes in the house style: those given, or the only ones of a new figure.
+
+    rigid: what is drawn is laid out in inches of this width and height, so that another size keeps its proportions.
+    """
     with paper_style():
-        yield panels(1, 1, width=width, height=height)[0] if ax is None else ax
+        if rigid and (size := current_page().size) is not None:
+            share = min(size[0] / width, size[1] / height)
+            with page(size=(share * width, share * height)):
+                yield panels(1, 1, height=height)[0] if ax is None else ax
+        else:
+            yield panels(1, 1, width=width, height=height)[0] if ax is None else ax
 
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """matplotlib's settings for print, put back on leaving."""
+    """matplotlib's settings for print where the user has none of their own, put back on leaving."""
     import matplotlib
 
-    with matplotlib.rc_context(_RC):
+    own = {key: value for key, value in _RC.items() if matplotlib.rcParams[key] == matplotlib.rcParamsDefault[key]}
+    if "legend.fontsize" in own:
+        own["legend.fontsize"] = points(7)
+    with matplotlib.rc_context(own):
         yield
+
+
+def scale() -> float:
+    """The size of text beside ours: 1 unless rcParams have a `font.size` of the user's."""
+    import matplotlib
+
+    size = matplotlib.rcParams["font.size"]
+    return 1.0 if size == matplotlib.rcParamsDefault["font.size"] else float(size) / TEXT
+
+
+def points(size: float) -> float:
+    """Points of a text that has this size where the text around it has 8."""
+    return size * scale()
+
+
+def note(text: str) -> str:
+    """A caption, or nothing where none is wanted."""
+    return text if current_page().caption else ""
+
+
+def page_width() -> float:
+    """Inches that a figure may be wide."""
+    size = current_page().size
+    return WIDTH if size is None else size[0]
 
 
 def panels(
     rows: int, columns: int, *, width: float = WIDTH, height: float, sharex: bool = False, sharey: bool = False
 ) -> list["Axes"]:
-    """The axes of a new figure, row by row; call it inside `paper_style`.
+    """The axes of a new figure, row by row; call it inside `paper_style`. The page's size, if it has one, comes first.
 
     The figure is closed at once: pyplot forgets it, so Jupyter shows it once (as the value of the cell) and a loop over
     many results piles up no open figures. It can still be drawn on, shown and saved.
@@ -99,12 +142,18 @@ def panels(
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(
-        rows, columns, figsize=(width, height), layout="constrained", sharex=sharex, sharey=sharey, squeeze=False
+        rows,
+        columns,
+        figsize=current_page().size or (width, height),
+        layout="constrained",
+        sharex=sharex,
+        sharey=sharey,
+        squeeze=False,
     )
     plt.close(figure)
     for ax in axes.flat:
         # Ticks are made when drawn, after the style has been put back: what they need is told to them now.
-        ax.tick_params(labelsize=7, width=0.6, length=2.5)
+        ax.tick_params(labelsize=points(7), width=0.6, length=2.5)
     return list(axes.flat)
 
 
@@ -159,6 +208,7 @@ def label_ends(ax: "Axes", ends: Sequence[End], *, size: float = 7, settled: boo
     Call it when the axes have their final limits; with many axes, settle the layout once for all of them. A thin line
     leads from a name that had to move back to its curve.
     """
+    size = points(size)
     if not settled:
         figure_of(ax).draw_without_rendering()  # settles the layout, and so the height of the axes
     low, high = ax.get_ylim()

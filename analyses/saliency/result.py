@@ -125,7 +125,7 @@ class SaliencyResult(Result):
         columns = {"model": self.model, "method": self.method, "index": self.indices, **names, **metrics}
         return {"table": self.table(), "images": pd.DataFrame(columns)}
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Each image beside its map."""
         return draw([self], ax)
 
@@ -156,7 +156,7 @@ class SaliencyComparison(Comparison[SaliencyResult]):
             summary.loc[here, "Gini − reference's"] = text
         return summary.fillna("")
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Rows are images, columns are models or methods."""
         return draw(self.results, ax)
 

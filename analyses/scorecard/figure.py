@@ -56,16 +56,16 @@ def draw_scorecard(cards: "Sequence[Scorecard]", ax: "Axes | None" = None) -> "F
     ends += [_accuracies("worst of all attacks", [card.robust_accuracy for card in cards], cell)]
     titles = [_title(card.label, cell) for card in cards]
     head = 0.95 if cell < FIGURE else 0.08 + 0.13 * max(title.count("\n") + 1 for title in titles)
-    note = textwrap.wrap(_note(cards), int(width / SMALL))
+    note = textwrap.wrap(style.note(_note(cards)), int(width / SMALL))
     height = head + sum(row.height for row in (*rows, *ends)) + 0.16 + 0.105 * len(note)
-    with style.drawing(ax, width=width, height=height) as ax:
+    with style.drawing(ax, width=width, height=height, rigid=True) as ax:
         ax.set_axis_off()
         ax.set(xlim=(0, width), ylim=(height, 0))  # inches, from the top left
         _draw_titles(ax, titles, cell, head)
         top = _draw_rows(ax, rows, cell, head)
         ax.plot([0, width], [top + 0.02] * 2, color="black", lw=0.6)
         top = _draw_rows(ax, ends, cell, top + 0.04)
-        ax.text(0, top + 0.06, "\n".join(note), va="top", fontsize=6, color="0.3")
+        ax.text(0, top + 0.06, "\n".join(note), va="top", fontsize=style.points(6), color="0.3")
         for written in ax.texts:
             written.set_in_layout(False)  # there is room for it
         return style.figure_of(ax)
@@ -104,21 +104,21 @@ def _draw_titles(ax: "Axes", titles: Sequence[str], cell: float, head: float) ->
     for column, title in enumerate(titles):
         centre = NAMES + (column + 0.5) * cell
         if cell < FIGURE:
-            ax.text(centre - 0.03, head - 0.05, title, fontsize=6, rotation=50, rotation_mode="anchor")
+            ax.text(centre - 0.03, head - 0.05, title, fontsize=style.points(6), rotation=50, rotation_mode="anchor")
         else:
-            ax.text(centre, head - 0.05, title, ha="center", va="bottom", fontsize=7, fontweight="bold")
+            ax.text(centre, head - 0.05, title, ha="center", va="bottom", fontsize=style.points(7), fontweight="bold")
 
 
 def _draw_rows(ax: "Axes", rows: Sequence[Row], cell: float, top: float) -> float:
     """Draw the rows from `top` on; where they end."""
     for row in rows:
         middle = top + row.height / 2
-        ax.text(0, middle, row.name, va="center", fontsize=7)
+        ax.text(0, middle, row.name, va="center", fontsize=style.points(7))
         for column, (verdict, text) in enumerate(row.cells):
             _draw_cell(ax, (NAMES + column * cell, top, cell, row.height), verdict, text)
         if row.sentence:
             left = NAMES + cell + 0.08
-            ax.text(left, middle, "\n".join(row.sentence), va="center", fontsize=6, linespacing=1.25)
+            ax.text(left, middle, "\n".join(row.sentence), va="center", fontsize=style.points(6), linespacing=1.25)
         top += row.height
     return top
 
@@ -130,7 +130,7 @@ def _draw_cell(ax: "Axes", box: tuple[float, float, float, float], verdict: str,
     ground, letters = LOOKS.get(verdict, ("#FFFFFF", "#000000"))
     ax.add_patch(Rectangle((left + 0.015, top + 0.012), width - 0.03, height - 0.024, facecolor=ground, lw=0))
     ax.text(
-        left + width / 2, top + height / 2, text, ha="center", va="center", fontsize=6.3, color=letters,
+        left + width / 2, top + height / 2, text, ha="center", va="center", fontsize=style.points(6.3), color=letters,
         fontweight="bold" if verdict in (WARN, FAIL) else "normal", linespacing=1.15,
     )  # fmt: skip
 

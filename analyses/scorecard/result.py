@@ -94,6 +94,6 @@ class Scorecard(Result):
         """Check, verdict, figure, sentence."""
         return self.table().drop(columns=["eps", "n"])
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """The checks as a table with a word and a colour each."""
         return draw_scorecard([self], ax)

@@ -33,7 +33,7 @@ def draw_claims(claims: pd.DataFrame, ax: "Axes | None" = None) -> "Figure":
             _claim(axes, line, row)
         axes.axvline(0, color=style.GREY, lw=0.7)
         texts = [_short(f"{row['number']}. {row['claim']}") for _, row in tested.iterrows()]
-        axes.set_yticks(range(len(tested)), texts, fontsize=6.5)
+        axes.set_yticks(range(len(tested)), texts, fontsize=style.points(6.5))
         axes.set_ylim(max(1, len(tested)) - 0.4, -0.6)
         axes.set_xlabel("effect, in standard deviations of the reference's images (95 %)")
         for word, colour in COLOURS.items():
@@ -87,7 +87,7 @@ def _robustness(ax: "Axes", results: Sequence[Any], title: str) -> None:
             ax.plot(member.grid, member.accuracy.estimate, ls=dash, color=colour, lw=0.4, alpha=0.6)
         mean = np.mean([member.accuracy.estimate for member in members], axis=0)
         ax.plot(members[0].grid, mean, ls=dash, color=colour, lw=1.2)
-    ax.set_title(title, loc="left", fontsize=7)
+    ax.set_title(title, loc="left", fontsize=style.points(7))
     ax.set_ylim(0, 1)
     ax.grid(lw=0.3, color="0.88")
 

@@ -74,7 +74,7 @@ class StudyResult(Result):
         """The claims for a reader: one line each."""
         return claim_summary(self._claims[self._claims["main"]] if len(self._claims) else self._claims)
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Every claim's effect with its interval, in standard deviations of the images."""
         return draw_claims(self._claims, ax)
 

@@ -80,5 +80,5 @@ def _ends(ax: "Axes", index: int, column: np.ndarray) -> None:
     for height, value, side in ((0, column.min(), "top"), (1, column.max(), "bottom")):
         ax.annotate(
             f"{value:.3g}", (index, height), (0, -3 if side == "top" else 3), textcoords="offset points", ha="center",
-            va=side, fontsize=7,
+            va=side, fontsize=style.points(7),
         )  # fmt: skip

@@ -75,7 +75,7 @@ class SearchResult(Result):
             table[column] = [f"{100 * value:.1f}" if np.isfinite(value) else "" for value in table[column]]
         return table.astype(str)
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Parallel coordinates: a line per trial through its parameters to its accuracy, as in the paper's Figure 8."""
         return draw_parallel(self, ax)
 

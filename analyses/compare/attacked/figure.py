@@ -43,7 +43,7 @@ def _panel(ax: "Axes", results: "Sequence[AttackedResult]", kind: str) -> None:
         ax.axhline(results[0].floor, color=style.GREY, lw=0.7, ls=":")
         ax.annotate(
             "chance", (0.02, results[0].floor), (0, -8), xycoords=ax.get_yaxis_transform(), textcoords="offset points",
-            fontsize=6.5, color=style.GREY,
+            fontsize=style.points(6.5), color=style.GREY,
         )  # fmt: skip
     ax.set(xlim=(0, None), ylim=(min(0.0, ax.get_ylim()[0]), 1.02 if kind == "similarity" else None))
     ax.grid(lw=0.3, color="0.88")
@@ -55,7 +55,9 @@ def _panel(ax: "Axes", results: "Sequence[AttackedResult]", kind: str) -> None:
 def _legend(ax: "Axes", results: "Sequence[AttackedResult]") -> None:
     handles, names = ax.get_legend_handles_labels()
     note = f"{results[0].method}, {results[0].right.shape[1]} images that every model has right when clean, 95 % bands"
-    style.figure_of(ax).legend(handles, names, loc="outside lower center", ncols=2, title=note, title_fontsize=6.5)
+    style.figure_of(ax).legend(
+        handles, names, loc="outside lower center", ncols=2, title=style.note(note), title_fontsize=style.points(6.5)
+    )
 
 
 def draw_maps(results: "Sequence[AttackedResult]", ax: "Axes | None" = None) -> "Figure":

@@ -82,7 +82,7 @@ class AttackedResult(Result):
             rows.append(shown)
         return pd.DataFrame(rows)
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Localisation and likeness against ε; on given axes localisation alone."""
         return draw_curves([self], ax)
 
@@ -97,7 +97,7 @@ class AttackedComparison(Comparison[AttackedResult]):
 
     name = "attacked"
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """All curves."""
         return draw_curves(self.results, ax)
 

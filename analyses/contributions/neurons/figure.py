@@ -26,15 +26,15 @@ def draw_features(wanted: Sequence[tuple["NeuronsResult", int]], ax: "Axes | Non
     row_height = 2 * (CELL + LINE) + GAP / 2 + STEP
     signed = not all(member.coloured for member, _ in wanted)
     width = max(LABEL + columns * (CELL + GAP), 4.0)
-    note = wrapped(_note(wanted), width, signed=signed)
+    note = wrapped(style.note(_note(wanted)), width, signed=signed)
     head = 0.05 if several else 0.24
     below = head + row_height * len(wanted)
     height = below + foot_height(note, signed=signed)
-    with style.drawing(ax, width=width, height=height) as ax:
+    with style.drawing(ax, width=width, height=height, rigid=True) as ax:
         ax.set_axis_off()
         ax.set(xlim=(0, width), ylim=(height, 0))  # inches, from the top left
         if not several:
-            ax.text(0, 0.02, _heading(wanted[0][0]), va="top", fontsize=8)
+            ax.text(0, 0.02, _heading(wanted[0][0]), va="top", fontsize=style.points(8))
         for row, (result, position) in enumerate(wanted):
             _feature(ax, result, position, top=head + row * row_height, several=several)
         foot(ax, below, note, signed=signed)
@@ -44,7 +44,9 @@ def draw_features(wanted: Sequence[tuple["NeuronsResult", int]], ax: "Axes | Non
 
 
 def _feature(ax: "Axes", result: "NeuronsResult", position: int, *, top: float, several: bool) -> None:
-    ax.text(0, top + 0.02, _name(result, position, several=several), va="top", fontsize=7, linespacing=1.3)
+    ax.text(
+        0, top + 0.02, _name(result, position, several=several), va="top", fontsize=style.points(7), linespacing=1.3
+    )
     corners, side = windows(result.rows[position])
     pictures = _pictures(result, position, corners, side)
     table = result.table()
@@ -60,7 +62,15 @@ def _feature(ax: "Axes", result: "NeuronsResult", position: int, *, top: float, 
             item.set(xticks=[], yticks=[])
         shade, mark = ("black", "") if cell["complete"] else (style.RED, " !")
         for text, down in ((_short(cell["class"]), CELL), (f"{cell['activation']:.3g}{mark}", 2 * CELL + LINE)):
-            ax.text(left + CELL / 2, top + down + 0.015, text, ha="center", va="top", fontsize=6.5, color=shade)
+            ax.text(
+                left + CELL / 2,
+                top + down + 0.015,
+                text,
+                ha="center",
+                va="top",
+                fontsize=style.points(6.5),
+                color=shade,
+            )
 
 
 def _short(name: str, longest: int = 13) -> str:

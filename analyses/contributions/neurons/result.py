@@ -166,7 +166,7 @@ class NeuronsResult(Result):
         text[""] = table["complete"].map({True: "", False: "INCOMPLETE"})
         return pd.DataFrame(text)
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """The first features, a row each: the images that activate them most, and below each what its pixels add."""
         return draw_features([(self, position) for position in range(len(self.features))[:PER_PAGE]], ax)
 
@@ -184,7 +184,7 @@ class NeuronsComparison(Comparison[NeuronsResult]):
 
     name = "neurons"
 
-    def figure(self, ax: "Axes | None" = None) -> "Figure":
+    def draw(self, ax: "Axes | None" = None) -> "Figure":
         """The first feature of each model, at most as many as a page holds."""
         return draw_features([(result, 0) for result in self.results[:PER_PAGE]], ax)
 
