@@ -31,16 +31,19 @@ BCOS_NORMS = {"b": BatchNorm, "l": LayerNorm, "i": InstanceNorm, "p": PositionNo
 
 
 def normalisation(variant: Variant, channels: int) -> nn.Module:
-    """The variant's norm: two letters for centred, a third, u, for uncentred; both without bias in B-cos networks."""
+    """The variant's norm: two letters for centred, a third, u, for uncentred.
+
+    In B-cos networks it has a bias only if the name says so (`bnbias`).
+    """
     name = variant.norm or "nobn"
     if name == "nobn":
         return nn.Identity()
     if variant.layer != "bcos":
         return nn.BatchNorm2d(channels)
-    centred = not name.endswith("u")
+    options = {"centred": not name.removesuffix("bias").endswith("u"), "bias": name.endswith("bias")}
     if name.startswith("g"):
-        return GroupNorm(GROUPS, channels, centred=centred)
-    return BCOS_NORMS[name[0]](channels, centred=centred)
+        return GroupNorm(GROUPS, channels, **options)
+    return BCOS_NORMS[name[0]](channels, **options)
 
 
 def layer(variant: Variant, inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Module:

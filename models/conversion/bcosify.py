@@ -2,9 +2,10 @@
 
     start = bcosify(model).model         # computes what `model` does, with B = 1
     set_b(start, 1.5)                    # while it is fine-tuned: B up to 2,
-    for name, bias in additive_parameters(start): ...   # and these towards 0
+    for name, bias in additive_parameters(start): ...   # and these towards 0,
+    set_constants(start, 0.5)            # with what is added before the first layer
 
-Source: Arya et al. 2024 (B-cosification).
+`scs-eval train --recipe bcosify` does so (training/ramp.py). Source: Arya et al. 2024 (B-cosification).
 """
 
 import json
@@ -13,9 +14,9 @@ from collections.abc import Iterator
 from torch import nn
 
 from scs_eval.errors import InputError
-from scs_eval.models.conversion.convert import Conversion, conversion
+from scs_eval.models.conversion.convert import Conversion, Encoded, conversion
 from scs_eval.models.conversion.target import ConversionSpec
-from scs_eval.models.layers import BcosConv2d, BcosLinear
+from scs_eval.models.layers import BcosConv2d, BcosLinear, ChannelGain
 
 SPEC = ConversionSpec(layer="bcos", b=1.0, same_function=True)
 
@@ -41,15 +42,34 @@ def current_b(model: nn.Module) -> float:
     return float(values.pop())
 
 
-def additive_parameters(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """The biases by name, of layers and norms: what a B-cos network has not, and fine-tuning decays."""
-    return ((name, value) for name, value in model.named_parameters() if name.rpartition(".")[2] == "bias")
+def set_constants(model: nn.Module, share: float) -> None:
+    """Leave this share of the input's mean, and put the rest of the way to a B-cos network into the logit bias."""
+    if not 0 <= share <= 1:
+        raise InputError(f"expected a share from 0 to 1, got {share}")
+    for module in model.modules():
+        if isinstance(module, Encoded):
+            module.set_constants(share)
 
 
-def described_with_b(description: str, b: float) -> str:
-    """The metadata `converted` of a file (conversion/files.py), for the same network with another B."""
+def additive_parameters(model: nn.Module, *, gains_only: bool = False) -> Iterator[tuple[str, nn.Parameter]]:
+    """The biases by name, of layers and norms: what a B-cos network has not, and fine-tuning decays.
+
+    gains_only: those behind SCS layers alone.
+    """
+    for path, module in model.named_modules():
+        for name, value in module.named_parameters(prefix=path, recurse=False):
+            if name.endswith("bias") and (isinstance(module, ChannelGain) or not gains_only):
+                yield name, value
+
+
+def described_as(description: str, model: nn.Module) -> str:
+    """The metadata `converted` of a file (conversion/files.py), for a network that came on from it as it is now."""
     content = json.loads(description)
-    return json.dumps({**content, "spec": {**content["spec"], "b": b}})
+    if not content.get("spec", {}).get("same_function") or content["spec"]["layer"] != "bcos":
+        return description
+    constants = [module.constants for module in model.modules() if isinstance(module, Encoded)]
+    now = {"b": current_b(model), "constants": constants[0] if constants else 1.0}
+    return json.dumps({**content, "spec": {**content["spec"], **now}})
 
 
 def _bcos_layers(model: nn.Module) -> Iterator[BcosConv2d | BcosLinear]:

@@ -1,6 +1,7 @@
 """Swap the layers of any network: convolutions for SCS, SharpenedSDP, cosine or B-cos layers, and back."""
 
 import copy
+import math
 import warnings
 from typing import NamedTuple
 
@@ -12,12 +13,12 @@ from scs_eval.models.conversion.attention_inputs import attention_inputs, withou
 from scs_eval.models.conversion.classifier_first import put_classifier_first
 from scs_eval.models.conversion.norm_activation import TAKE_APART
 from scs_eval.models.conversion.rules import conversion_rules
-from scs_eval.models.conversion.same_function import hold_attention
+from scs_eval.models.conversion.same_function import fold_running_means, hold_attention
 from scs_eval.models.conversion.swap import swap_layers
 from scs_eval.models.conversion.target import ConversionSpec
 from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.conversion.unconverted import called_activations, summarise, unconverted_modules
-from scs_eval.models.layers import AddInverse, LogitLayer, Normalize
+from scs_eval.models.layers import AddInverse, FadingNormalize, LogitLayer, Normalize
 from scs_eval.models.loading.outputs import count_outputs
 
 
@@ -30,15 +31,30 @@ class Conversion(NamedTuple):
 
 
 class Encoded(nn.Module):
-    """A B-cos network: [x, 1-x] in front, the logit layer behind; takes RGB in [0, 1]."""
+    """A B-cos network: [x, 1-x] in front, the logit layer behind; takes RGB in [0, 1].
 
-    def __init__(self, network: nn.Module, num_classes: int, *, same_function: bool = False) -> None:
+    constants: see ConversionSpec.
+    """
+
+    def __init__(self, network: nn.Module, num_classes: int, spec: ConversionSpec) -> None:
         super().__init__()
         self.encode: nn.Module = AddInverse()
-        self.network, self.logits = network, LogitLayer(num_classes, bias=0.0 if same_function else None)
-        if same_function and not any(isinstance(module, Normalize) for module in network.modules()):
+        self.network, self.logits = network, LogitLayer(num_classes, bias=0.0 if spec.same_function else None)
+        if not spec.same_function:
+            return
+        if not any(isinstance(module, Normalize) for module in network.modules()):
             # [x, -x], which [w, -w]/2 sees as w did x, also where an image is padded with zeros.
-            self.encode = nn.Sequential(self.encode, Normalize((0.0,) * 3 + (1.0,) * 3, (1.0,) * 6))
+            self.encode = nn.Sequential(self.encode, FadingNormalize((0.0,) * 3 + (1.0,) * 3, (1.0,) * 6))
+        self.set_constants(spec.constants)
+
+    def set_constants(self, share: float) -> None:
+        """Leave so much of what is added to the input, and put what is gone into the logit bias."""
+        self.constants = share
+        for module in self.modules():
+            if isinstance(module, FadingNormalize):
+                module.share = share
+        if self.logits.num_classes:
+            self.logits.bias = -math.log(self.logits.num_classes - 1) * (1 - share)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, 3, H, W) to logits (N, classes)."""
@@ -88,7 +104,7 @@ def conversion(model: nn.Module, spec: ConversionSpec, *, keep_weights: bool = F
         torch.manual_seed(seed)
         linear = attention_inputs(result) if spec.layer == "bcos" else []
         replaced = swap_layers(result, conversion_rules(spec, sees_rgb=_sees_rgb(result)), keep=linear.__contains__)
-        if spec.same_function:
+        if spec.same_function and spec.layer == "bcos":
             hold_attention(result)
         else:
             replaced |= without_bias(result, linear)
@@ -98,10 +114,12 @@ def conversion(model: nn.Module, spec: ConversionSpec, *, keep_weights: bool = F
     if keep_weights:
         transfer_weights(_renamed(start, moved), result)
         _carry_statistics(start, result)
+        if spec.same_function and spec.layer == "bcos":
+            fold_running_means(start, result)
     unconverted = dict(unconverted_modules(result, spec)) | called
     if spec.layer == "bcos" and any("3 → 6" in change for change in replaced.values()):
         classes = count_outputs(result) or 0
-        result = Encoded(result, classes, same_function=spec.same_function).train(model.training)
+        result = Encoded(result, classes, spec).train(model.training)
     return Conversion(result, replaced, unconverted)
 
 

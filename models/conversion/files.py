@@ -46,11 +46,14 @@ def build_converted(text: str, state: "dict[str, Tensor]", *, file: str, arch: s
     """
     try:
         description: dict[str, Any] = json.loads(text)
-        spec = ConversionSpec(**(description.get("spec") or description["form"]))  # "form" until version 0.1
+        form = description.get("spec") or description["form"]  # "form" until version 0.1
+        spec = ConversionSpec(**form)
         source, statistics = str(description["source"]), _read_statistics(description["statistics"])
         num_classes = None if description.get("num_classes") is None else int(description["num_classes"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise InputError(f"expected a description of a converted network in {file}, got {text[:80]!r}") from error
+    if spec.same_function and "constants" not in form:
+        raise InputError(f"{file} is of an older version, whose norms were centred; convert {source} again")
     if is_factory(source) and arch != source:
         raise InputError(f"the file was converted from {source}; give --arch {source} if that may be called")
     if not is_factory(source):

@@ -2,26 +2,45 @@
 
 A kernel keeps its length and bias, the stem sees [x, 1-x] through [w, -w]/2, norms and activations are written as
 dynamic-linear layers, and attention holds its softmax constant while explaining. Queries, keys and values stay linear.
+A BatchNorm becomes uncentred: its running mean goes into its bias, so that all that is added is a bias.
+
+Convolutions become SCS by the same idea: with p = 1 and a large q, ŵ·x/(‖x‖ + q) is w·x but for a factor of ‖w‖ q.
 """
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from scs_eval.models.conversion.equivalence import is_equivalent
 from scs_eval.models.conversion.swap import Rule, is_exactly
 from scs_eval.models.conversion.target import ConversionSpec
-from scs_eval.models.layers import BcosConv2d, BcosLinear, GroupNorm, Normalize, PositionNorm
+from scs_eval.models.layers import (
+    BatchNorm,
+    BcosConv2d,
+    BcosLinear,
+    ChannelGain,
+    FadingNormalize,
+    GroupNorm,
+    Normalize,
+    PositionNorm,
+    SCS2d,
+)
 from scs_eval.models.layers.activation import DynamicActivation
 from scs_eval.models.layers.attention import HeldAttention, HeldFactor
+from scs_eval.models.layers.convolution import lengths
 from scs_eval.models.layers.token_norm import TokenNorm
 
+LINEAR_Q = 1e3  # far above the norm of a patch, and so small that responses stay far above the layer's eps
 SMOOTH = (nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Tanh)  # 0 at 0, and not piecewise linear
 
 
 def same_function_rules(spec: ConversionSpec, *, sees_rgb: bool) -> list[Rule]:
-    """For every kind of layer one that computes the same at B = 1, and can be explained."""
+    """For each kind of layer one that computes the same at B = 1, and can be explained; SCS takes convolutions only."""
+    if spec.layer == "scs":
+        return [Rule((nn.Conv2d,), _nearly_linear, is_exactly)]
     encoded = [Rule((Normalize,), _normalize, is_exactly)] if sees_rgb else []
     return [
         *encoded,
+        Rule((nn.BatchNorm2d,), _batch_norm, is_exactly),
         Rule((nn.Conv2d,), lambda conv: _convolution(conv, spec.b), is_exactly),
         Rule((nn.MultiheadAttention,), _attention, is_exactly),
         Rule((nn.Linear,), lambda linear: _linear(linear, spec.b), is_equivalent),
@@ -54,7 +73,39 @@ def _linear(linear: nn.Linear, b: float) -> BcosLinear:
 def _normalize(old: Normalize) -> Normalize:
     """Of [x, 1-x]: the second half becomes minus the first, also in the padding, and [w, -w]/2 sees it as w did x."""
     mean, std = old.mean.flatten().tolist(), old.std.flatten().tolist()
-    return Normalize([*mean, *(1 - value for value in mean)], [*std, *std])
+    return FadingNormalize([*mean, *(1 - value for value in mean)], [*std, *std])
+
+
+def _batch_norm(norm: nn.BatchNorm2d) -> nn.Module | None:
+    if not norm.affine or not norm.track_running_stats:
+        return None
+    momentum = 0.1 if norm.momentum is None else norm.momentum
+    return BatchNorm(norm.num_features, bias=True, eps=norm.eps, momentum=momentum)
+
+
+@torch.no_grad()
+def fold_running_means(start: dict[str, Tensor], result: nn.Module) -> None:
+    """Take γ·mean/σ of each BatchNorm of the old network from the bias of its uncentred successor."""
+    for name, module in result.named_modules():
+        mean = start.get(f"{name}.running_mean")
+        if type(module) is BatchNorm and not module.centred and module.bias is not None and mean is not None:
+            module.bias.sub_(module.weight * mean * (module.running_var + module.eps).rsqrt())
+            module.running_mean.zero_()
+
+
+@torch.no_grad()
+def _nearly_linear(conv: nn.Conv2d) -> nn.Module:
+    """SCS with p = 1 and q = LINEAR_Q, and a gain ‖w‖ q for each channel; kernels are scaled into their limits."""
+    shape = (conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation)
+    layer = SCS2d(*shape, conv.groups, conv.padding_mode, q=LINEAR_Q, dtype=conv.weight.dtype)  # type: ignore[arg-type]
+    layer.p.fill_(1)
+    largest = conv.weight.abs().amax().clamp(min=torch.finfo(conv.weight.dtype).tiny)
+    layer.weight.copy_(conv.weight * (layer.w_max / largest).clamp(max=1))
+    gain = ChannelGain(conv.out_channels, bias=conv.bias is not None).to(conv.weight.dtype)
+    gain.weight.copy_(lengths(conv.weight) * LINEAR_Q)
+    if gain.bias is not None and conv.bias is not None:
+        gain.bias.copy_(conv.bias)
+    return nn.Sequential(layer, gain)
 
 
 def _token_norm(norm: nn.LayerNorm) -> nn.Module | None:

@@ -18,8 +18,11 @@ class ConversionSpec:
         without bias. None: bnu for B-cos, keep for the others.
     activation: keep, linear or relu. None: linear (none at all) for sharpened and B-cos layers, keep for conv.
     b: the B of B-cos layers.
-    same_function: B-cos layers that keep lengths and biases of their kernels, with norms and activations kept in a
-        dynamic-linear form: at b = 1, and with the weights kept, the network computes what it did before.
+    same_function: with the weights kept, the network computes what it did before: B-cos layers (at b = 1) keep lengths
+        and biases of their kernels, norms and activations a dynamic-linear form; SCS layers start with p = 1 and a q so
+        large that they are linear but for a gain, and get a gain for each channel.
+    constants: of a same_function B-cos network, how much is left of the input's mean; what is gone of it is there of
+        the logit bias log(1/(C-1)). Fine-tuning takes it from 1 to 0.
     classifier_first: apply the classifier at every pixel of the last feature map and average the logits.
     """
 
@@ -29,15 +32,19 @@ class ConversionSpec:
     b: float = 2.0
     classifier_first: bool = False
     same_function: bool = False
+    constants: float = 1.0
 
     def __post_init__(self) -> None:
         _one_of("layer", self.layer, LAYERS)
         _one_of("norm", self.chosen_norm, ("keep", "none", *NORMS, *(f"{norm}u" for norm in NORMS)))
         _one_of("activation", self.chosen_activation, ("keep", "linear", "relu"))
-        wanted = ("bcos", "keep", "keep", False)
-        chosen = (self.layer, self.chosen_norm, self.chosen_activation, self.classifier_first)
-        if self.same_function and chosen != wanted:
-            raise InputError("the same function is kept by B-cos layers that keep norms, activations and the head")
+        kept = (self.chosen_norm, self.chosen_activation, self.classifier_first) == ("keep", "keep", False)
+        if self.same_function and not (kept and self.layer in ("bcos", "scs")):
+            raise InputError(
+                "the same function is kept by B-cos or SCS layers that keep norms, activations and the head"
+            )
+        if not 0 <= self.constants <= 1 or (self.constants < 1 and not self.same_function):
+            raise InputError(f"constants: expected 0 to 1 with same_function, else 1, got {self.constants}")
         if not (math.isfinite(self.b) and self.b >= 1):
             raise InputError(f"expected B of at least 1 (1 is a linear layer), got {self.b}")
 

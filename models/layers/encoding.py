@@ -41,6 +41,20 @@ class Normalize(nn.Module):
         return f"mean={self.mean.flatten().tolist()}, std={self.std.flatten().tolist()}"
 
 
+class FadingNormalize(Normalize):
+    """(x - share · mean)/std: what it adds goes while a network that needed it is fine-tuned to need it no more."""
+
+    share = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W), same shape out."""
+        return (x - self.share * self.mean) / self.std
+
+    def additive_bias(self) -> Tensor:
+        """What the layer adds per channel."""
+        return self.share * super().additive_bias()
+
+
 class LogitLayer(nn.Module):
     """Logits y = x/T + b; by default b = log(1/(C-1)), with which a silent network gives every class 1/C (Eq. 17)."""
 

@@ -13,6 +13,7 @@ POOLINGS = ("maxpool", "maxabspool")
 SHARPENED = ("scs", "ssdp", "cos")
 UNCENTRED = ("bnu", "lnu", "inu", "pnu", "anu", "gnu")  # batch, layer, instance, position, all, group norm
 CENTRED = ("bn", "ln", "in", "pn", "an", "gn")
+BIASED = tuple(f"{norm}bias" for norm in (*UNCENTRED, *CENTRED))  # of the ablation (B-cos v2, Fig. 13)
 
 _ARCHITECTURES = "scs_eval.models.architectures"
 
@@ -71,6 +72,7 @@ CIFAR_RESNET = Family(
         "scs": {"activation": ACTIVATIONS, "norm": ("bn", "nobn")},
         "bcos": {"norm": (*UNCENTRED, *CENTRED), "units": ("maxout", "plain")},
     },
+    unlisted={"bcos": {"norm": (*BIASED, "nobn")}},
 )
 
 BCOS_CNN = Family(

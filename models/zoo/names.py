@@ -3,7 +3,8 @@
 Options come in one order (activation, pooling, norm, units, training, width, p, q, b), and one that equals the default
 of its layer is left out: `rohrer100k_scs_linear_maxabspool` is `rohrer100k_scs`. `p=…` fixes the exponent of a
 sharpened layer, `q=…` is the q that an SCS layer starts with, `b=…` the B of a B-cos layer, `w=…` a width factor; any
-number may be asked for, the listed names carry the papers'. `hardened` is the same network trained on attacked images.
+number may be asked for, the listed names carry the papers'. `hardened` is the same network trained on attacked images,
+and `bnbias` one whose norms have a bias, which is not listed either.
 
 `NAME@3` is the network trained with seed 3 and `NAME` alone the one with seed 0.
 """
@@ -47,9 +48,15 @@ class Family:
     input_sizes: dict[str, int]
     defaults: dict[str, Variant]  # one per layer; `architecture` is filled in
     choices: dict[str, dict[str, tuple[str, ...]]]  # layer -> option -> words
+    unlisted: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)  # further words, as `choices`
     listed: dict[str, tuple[float, ...]] = field(default_factory=dict)  # numeric option -> values worth listing
     hardened: tuple[str, ...] = ()  # stems, such as rohrer100k_conv, of which `_hardened` is listed too
     num_classes: int = 10  # unless another number is asked for; 1000 where the source is about ImageNet
+
+    def words(self, layer: str) -> dict[str, tuple[str, ...]]:
+        """All that a name may say of this layer, listed or not."""
+        further = self.unlisted.get(layer, {})
+        return {option: (*words, *further.get(option, ())) for option, words in self.choices[layer].items()}
 
 
 def split_seed(name: str) -> tuple[str, int]:
@@ -107,7 +114,7 @@ def parse(name: str, families: tuple[Family, ...]) -> tuple[Family, Variant] | N
                 if name == stem or name.startswith(f"{stem}_"):
                     tokens = name[len(stem) + 1 :].split("_") if name != stem else []
                     start = replace(default, architecture=architecture)
-                    return family, _read(name, tokens, start, family.choices[layer])
+                    return family, _read(name, tokens, start, family.words(layer))
     return None
 
 

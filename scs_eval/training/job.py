@@ -12,7 +12,7 @@ from scs_eval.training.recipe import Recipe, default_recipe, implied_numbers, ma
 from scs_eval.training.run_directory import RunDirectory, read_run
 
 SUBSETS = "validation", "train_images"
-SETTINGS = "amp", "compile", "workers", "norms_per_batch", "checkpoint_every"
+SETTINGS = "amp", "compile", "workers", "norms_per_batch", "checkpoint_every", "weights_every"
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,11 @@ class Job:
     workers: Annotated[int, "Folders: processes that read and augment images.  [default: 4]"] = 4
     norms_per_batch: Annotated[bool, "Record every layer's weight norm after every batch."] = False
     checkpoint_every: Annotated[int, "Save every so many batches, and not only after every epoch."] = 0
+    weights_every: Annotated[int, "Also keep the weights after every so many epochs, as NAME-epoch4.safetensors."] = 0
 
     def __post_init__(self) -> None:
         """Refuse numbers that mean nothing."""
-        for name in ("seed", "workers", "checkpoint_every", "validation", "train_images"):
+        for name in ("seed", "workers", "checkpoint_every", "weights_every", "validation", "train_images"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name}: expected 0 or more, got {getattr(self, name)}")
 
@@ -50,6 +51,11 @@ class Job:
     def weights(self) -> Path:
         """Where the final weights go."""
         return self.out / f"{self.label}.safetensors"
+
+    @property
+    def kept_epochs(self) -> range:
+        """Those before the last whose weights are kept."""
+        return range(self.weights_every, self.recipe.epochs, self.weights_every) if self.weights_every else range(0)
 
     def identity(self) -> dict[str, Any]:
         """What a resumed run must have in common with the run it continues."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scs_eval.models.conversion.bcosify import described_as
 from scs_eval.progress import Advance, progress
 from scs_eval.training.job import Job
 from scs_eval.training.metrics import DivergedError, Evaluation, evaluate
 from scs_eval.training.processes import StopRequest, stop_on_signal
 from scs_eval.training.records import RunRecords
-from scs_eval.training.run_directory import CHECKPOINT, StateCheckpoint, write_json
+from scs_eval.training.run_directory import CHECKPOINT, StateCheckpoint, epoch_file, write_json
 from scs_eval.training.trainer import Trainer
 from scs_eval.training.weights import describe_job, write_weights
 
@@ -161,6 +162,8 @@ class TrainingLoop:
             f"test {test.loss:.4f} {test.accuracy:.2%}  {trainer.metrics.seconds:.1f} s + {seconds:.1f} s"
         )
         done = trainer.epoch
+        if self.world.is_main and done in self.job.kept_epochs:
+            self._write_weights(self.job.out / epoch_file(self.job.weights.name, done), test)
         trainer.start_next_epoch()
         self._save()
         if self.after_epoch is not None:
@@ -188,8 +191,21 @@ class TrainingLoop:
 
     def _finish(self, test: Evaluation) -> None:
         """The weights come last: where they are, the run is finished."""
+        results = self._results(test)
+        write_json(self.job.out / "run.json", {**self.about, **results, "finished": True})
+        self._write_weights(self.job.weights, test)
+        self.checkpoint.remove()
+
+    def _write_weights(self, path: Path, test: Evaluation) -> None:
+        model = self.trainer.best_guess
+        metadata = describe_job(self.job, num_classes=self.source.num_classes)
+        if "converted" in metadata:
+            metadata["converted"] = described_as(str(metadata["converted"]), model)
+        write_weights(path, model, {**metadata, **self._results(test)})
+
+    def _results(self, test: Evaluation) -> dict[str, float]:
         train_seconds, eval_seconds = self.records.median_seconds()
-        results = {
+        return {
             "test_accuracy": test.accuracy,
             "test_correct": test.correct,
             "test_images": test.images,
@@ -197,7 +213,3 @@ class TrainingLoop:
             "train_seconds_per_epoch": train_seconds,
             "eval_seconds_per_epoch": eval_seconds,
         }
-        write_json(self.job.out / "run.json", {**self.about, **results, "finished": True})
-        metadata = {**describe_job(self.job, num_classes=self.source.num_classes), **results}
-        write_weights(self.job.weights, self.trainer.best_guess, metadata)
-        self.checkpoint.remove()

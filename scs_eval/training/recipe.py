@@ -42,6 +42,9 @@ class Recipe:
     cutmix: Annotated[float, "CutMix's alpha; 0 is off."] = 0.0
     pgd_eps: Annotated[float, "Train on images attacked by PGD within this ε, such as 0.0157 (4/255); 0 is off."] = 0.0
     pgd_steps: Annotated[int, "Steps of that attack; each costs as much as training on the batch."] = 3
+    ramp_epochs: Annotated[float, "Converted networks: epochs over which B or p rises and biases go; 0 is off."] = 0.0
+    ramp_b: Annotated[float, "B of B-cos layers at the end of the ramp."] = 2.0
+    ramp_p: Annotated[float, "p of SCS layers there, but for what they learn besides."] = 2.0
     image_size: Annotated[int, "Folders: side of the random resized crop."] = 224
     eval_resize: Annotated[int, "Folders: shorter side before the central crop, for evaluation."] = 256
     eval_size: Annotated[int, "Folders: side of that central crop."] = 224
@@ -53,11 +56,23 @@ class Recipe:
         """Refuse numbers with which nothing could be trained."""
         for name in POSITIVE:
             _expect(getattr(self, name) > 0, name, "more than 0", getattr(self, name))
-        for name in ("weight_decay", "warmup_epochs", "final_lr", "agc", "crop_padding", "mixup", "cutmix"):
+        for name in ("ramp_b", "ramp_p"):
+            _expect(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for name in (
+            "weight_decay",
+            "ramp_epochs",
+            "warmup_epochs",
+            "final_lr",
+            "agc",
+            "crop_padding",
+            "mixup",
+            "cutmix",
+        ):
             _expect(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
         for name in ("ema_decay", "erasing", "label_smoothing", "momentum", "pgd_eps"):
             _expect(0 <= getattr(self, name) < 1, name, "at least 0 and less than 1", getattr(self, name))
         _expect(self.warmup_epochs < self.epochs, "warmup_epochs", "less than epochs", self.warmup_epochs)
+        _expect(self.ramp_epochs <= self.epochs, "ramp_epochs", "at most epochs", self.ramp_epochs)
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:
@@ -70,6 +85,10 @@ class Recipe:
             raise InputError(f"momentum belongs to optimizer=sgd or muon, not to {self.optimizer}")
         if not self.pgd_eps and self.pgd_steps != Recipe.pgd_steps:
             raise InputError("pgd_steps needs pgd_eps")
+        if not self.ramp_epochs and (self.ramp_b, self.ramp_p) != (Recipe.ramp_b, Recipe.ramp_p):
+            raise InputError("ramp_b and ramp_p need ramp_epochs")
+        if self.ramp_epochs and self.ema_decay:
+            raise InputError("ema_decay would average networks of different B; leave it or ramp_epochs out")
         if self.alternating_flip and not self.flip:
             raise InputError("alternating_flip needs flip")
         if self.loss == "ce" and self.soft_negatives:
@@ -111,9 +130,14 @@ _FAST = Recipe(
     label_smoothing=0.1,
     alternating_flip=True,
 )
+# A fifth of the fast recipe's epochs. B-cosification takes the loss of B-cos networks (Arya et al. 2024).
+_SCSIFY = replace(_FAST, epochs=3, ramp_epochs=1.5)
+_BCOSIFY = replace(_SCSIFY, loss="bce", label_smoothing=0.0)
 
 RECIPES = {
     "fast": _FAST,
+    "bcosify": _BCOSIFY,
+    "scsify": _SCSIFY,
     "scs": _SCS,
     "scs-resnet": replace(_SCS, epochs=200),
     "bcos-cifar": _BCOS_CIFAR,

@@ -93,6 +93,8 @@ def _refuse_impossible(job: Job, world: World) -> None:
         raise InputError(f"--amp needs a CUDA device, this run is on {world.device}; leave it out")
     if job.amp and not torch.cuda.is_bf16_supported():
         raise InputError(f"--amp computes in bfloat16, which {torch.cuda.get_device_name()} cannot; leave it out")
+    if job.compile and job.recipe.ramp_epochs:
+        raise InputError("--compile would compile anew at every step of a ramp; leave it or --ramp-epochs out")
     if job.recipe.batch_size % world.size:
         raise InputError(f"batch_size: expected a multiple of {world.size} processes, got {job.recipe.batch_size}")
     if job.init_from and is_file(job.init_from):
@@ -113,7 +115,7 @@ def _describe(job: Job, world: World, *, command: str | None) -> dict[str, Any]:
         **job.settings(),
         "command": command or shlex.join(["scs-eval", *sys.argv[1:]]),
         "versions": versions(),
-        "files": files_of(job.weights.name),
+        "files": files_of(job.weights.name, job.kept_epochs),
     }
 
 

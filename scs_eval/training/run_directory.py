@@ -2,8 +2,9 @@
 
 import io
 import json
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,12 +14,18 @@ from scs_eval.errors import InputError
 from scs_eval.files import locked, temporary_path, write_atomically
 
 RUN, CHECKPOINT = "run.json", "checkpoint.pt"
+EPOCH = re.compile(r"-epoch\d+(\.safetensors)$")
 FILES = CHECKPOINT, RUN, "records.csv", "layers.csv", "norms.csv"
 
 
-def files_of(weights: str) -> list[str]:
-    """The manifest of a run: every file that it may write."""
-    return [*FILES, weights]
+def files_of(weights: str, epochs: Iterable[int] = ()) -> list[str]:
+    """The manifest of a run: every file that it may write; `epochs` are those that keep their weights."""
+    return [*FILES, weights, *(epoch_file(weights, epoch) for epoch in epochs)]
+
+
+def epoch_file(weights: str, epoch: int) -> str:
+    """The weights after an epoch, beside the final ones."""
+    return f"{weights.removesuffix('.safetensors')}-epoch{epoch}.safetensors"
 
 
 class StateCheckpoint(CheckpointFile):
@@ -67,7 +74,11 @@ class RunDirectory:
     @property
     def finished(self) -> bool:
         """Whether final weights are there: they are the last thing a run writes."""
-        return any((self.directory / name).exists() for name in self.owned if name.endswith(".safetensors"))
+        owned = self.owned
+        final = (
+            name for name in owned if name.endswith(".safetensors") and EPOCH.sub(r"\1", name) not in owned - {name}
+        )
+        return any((self.directory / name).exists() for name in final)
 
     @property
     def begun(self) -> bool:

@@ -14,6 +14,7 @@ from scs_eval.training.augmentation import attacked, derive_seed, make_mixing
 from scs_eval.training.metrics import DivergenceMonitor, EpochMetrics, count_correct, norms, training_loss
 from scs_eval.training.optimisation import WeightAverage, clip_adaptively, make_optimizer, make_schedule
 from scs_eval.training.processes import World
+from scs_eval.training.ramp import Ramp
 from scs_eval.training.recipe import Recipe
 from scs_eval.training.sources import Source
 
@@ -45,6 +46,7 @@ class Trainer:
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.divergence = DivergenceMonitor(list(self.parameters), device=world.device)
         self.metrics = EpochMetrics(len(self.parameters), device=world.device)
+        self.ramp = self._make_ramp() if recipe.ramp_epochs else None
         self.epoch, self.batch = 1, 0
 
     @property
@@ -108,6 +110,8 @@ class Trainer:
         if self.average is not None:
             self.average.averaged.load_state_dict(state["average"])
         self.metrics.load_state_dict(state["metrics"])
+        if self.ramp is not None:
+            self.ramp.resume(self.step)
 
     def _logits(self, images: Tensor) -> Tensor:
         with torch.autocast(self.world.device.type, dtype=torch.bfloat16, enabled=self.amp):
@@ -131,8 +135,16 @@ class Trainer:
         self.schedule.step()
         constrain_(self.model)
         self.batch += 1
+        if self.ramp is not None:
+            self.ramp.advance(self.step)
         if self.average is not None:
             self.average.update(self.model, epoch=self.epoch, step=self.step)
+
+    def _make_ramp(self) -> Ramp:
+        """With the first images of the main process, so that all processes go the same way."""
+        images = [next(iter(self.source.train_batches(1, start=0)))[0]]
+        self.world.copy_from_main(images)
+        return Ramp(self.model, self.recipe, images[0], steps_per_epoch=self.source.steps)
 
     def _wrap(self, compiled: bool) -> Callable[[Tensor], Tensor]:
         module = self.model if self.world.size == 1 else DistributedDataParallel(self.model)

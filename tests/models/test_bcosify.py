@@ -9,7 +9,7 @@ from torch import nn
 
 from scs_eval import InputError, create_model, load_data, load_model
 from scs_eval.cli.main import cli
-from scs_eval.models.conversion.bcosify import SPEC, additive_parameters, bcosify, current_b, described_with_b, set_b
+from scs_eval.models.conversion.bcosify import SPEC, additive_parameters, bcosify, current_b, described_as, set_b
 from scs_eval.models.conversion.convert import conversion
 from scs_eval.models.conversion.target import ConversionSpec
 from scs_eval.models.explain.decomposition import decompose
@@ -171,14 +171,16 @@ def test_a_file_of_it_loads_and_can_be_fine_tuned(tmp_path) -> None:
     torch.testing.assert_close(model(images), load_model("resnet20_conv")(images), rtol=1e-4, atol=1e-4)
     description = metadata_of(out)["converted"]
     assert json.loads(description)["spec"]["same_function"]
-    assert json.loads(described_with_b(description, 1.5))["spec"]["b"] == 1.5
+    set_b(model, 1.5)
+    assert json.loads(described_as(description, model))["spec"]["b"] == 1.5
+    set_b(model, 1)
     biases = dict(additive_parameters(model))
     assert len(biases) == 20  # 19 norms and the head: the convolutions have none
     nn.functional.cross_entropy(model(images), torch.tensor([1, 2])).backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("change", [{"layer": "scs"}, {"norm": "bnu"}, {"activation": "linear"}])
+@pytest.mark.parametrize("change", [{"layer": "ssdp"}, {"norm": "bnu"}, {"activation": "linear"}])
 def test_what_would_change_the_function_is_refused(change: dict) -> None:
     with pytest.raises(InputError, match="the same function is kept"):
         ConversionSpec(**{"layer": "bcos", "same_function": True, **change})

@@ -13,7 +13,7 @@ from scs_eval import InputError
 from scs_eval.models.architectures.bcos_cnn import gamma, temperature
 from scs_eval.models.explain.decomposition import decompose
 from scs_eval.models.layers import MaxAbsPool2d, SCS2d, SharpenedSDP2d
-from scs_eval.models.zoo.catalogue import CENTRED, UNCENTRED
+from scs_eval.models.zoo.catalogue import BIASED, CENTRED, UNCENTRED
 from scs_eval.models.zoo.parameter_counts import count, parameter_count
 from scs_eval.models.zoo.registry import (
     canonical_name,
@@ -191,12 +191,14 @@ NORMS = {
 
 
 def published_resnet20(norm: str, max_out: int) -> nn.Module:
-    layer = norms.NoBias(NORMS[norm[0]][norm.endswith("u")])
+    plain = norm.removesuffix("bias")
+    layer = NORMS[plain[0]][plain.endswith("u")]
+    layer = layer if norm.endswith("bias") else norms.NoBias(layer)
     conv = partial(PublishedConv, b=2, max_out=max_out)
     return published.cifar10_resnet20(norm_layer=layer, conv_layer=conv, logit_bias=-2.1972245773362196)
 
 
-@pytest.mark.parametrize("norm", [*UNCENTRED, *CENTRED])
+@pytest.mark.parametrize("norm", [*UNCENTRED, *CENTRED, *BIASED])
 def test_bcos_resnet_matches_the_published_one(norm):
     torch.manual_seed(0)
     units = "" if norm == "bnu" else f"_{norm}"
@@ -208,6 +210,8 @@ def test_bcos_resnet_matches_the_published_one(norm):
             module.momentum = 1.0
         if getattr(module, "weight", None) is not None and module.weight.ndim == 1:
             nn.init.uniform_(module.weight, 0.5, 1.5)
+            if getattr(module, "bias", None) is not None:
+                nn.init.uniform_(module.bias, -0.5, 0.5)
     theirs.train()(encoded)
     ours.load_state_dict(theirs.state_dict(), strict=True)
     theirs.eval(), ours.eval()

@@ -21,7 +21,7 @@ SHOWN = 6  # layers that are named
 @click.option("--activation", help="keep, linear or relu.  [default: keep for conv, else linear]")
 @click.option("--b", type=NUMBER, default=2.0, show_default=True, help="The B of B-cos layers.")
 @click.option(
-    "--same-function", is_flag=True, help="B-cos with B = 1 that computes what the network did, to fine-tune."
+    "--same-function", is_flag=True, help="bcos, scs: computes what the network did, to fine-tune (train --recipe)."
 )
 @click.option("--classifier-first", is_flag=True, help="Classify at every place, then average, as B-cos networks do.")
 @click.option("--keep-weights", is_flag=True, help="Carry the weights over, for fine-tuning.")
