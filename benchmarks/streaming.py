@@ -1,8 +1,8 @@
 """Peak memory of commands on a folder of large images, and accuracy's time beside a plain DataLoader loop.
 
-`python -m scs_eval.benchmarks.streaming FOLDER [--accuracy N] [--others N]`: each in a process of its own, the two of
-accuracy one after the other. The folder has class folders with ImageNet's names; the network is torchvision's ResNet-18
-without weights.
+`python -m scs_eval.benchmarks.streaming FOLDER`: the folder has class folders with ImageNet's names. Every command is a
+process of its own, and each of its processes is watched by itself. The network of `accuracy` is torchvision's ResNet-18
+without weights; the others need images that are right, and get one whose head was fitted to a few of them.
 """
 
 import os
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 MODEL = "torchvision:resnet18"
+BATCH = 45  # what accuracy takes of such images by itself
 PLAIN = """
 import sys
 import torch
@@ -35,28 +36,36 @@ with torch.inference_mode():
 
 
 class Watched(NamedTuple):
-    """Seconds until the end, of all processors, until the first word on stderr; the largest peak of a process in GB."""
+    """Seconds until the end, of all processors, until the first word on stderr, and the longest without one after it.
+
+    peak: GB of the largest process.
+    """
 
     seconds: float
     cpu_seconds: float
     first: float
+    silence: float
     peak: float
 
 
 def watch(words: list[str]) -> Watched:
-    """Run a program, and look at its processes five times a second."""
-    start, used, peak, first = time.perf_counter(), _children(), 0.0, float("nan")
+    """Run a program, and look at its processes and its stderr five times a second."""
+    start, used, peak, heard = time.perf_counter(), _children(), 0.0, [0.0]
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=errors)
+        size = 0
         while process.poll() is None:
             peak = max([peak, *(_peak(pid) for pid in _family(process.pid))])
-            if first != first and os.fstat(errors.fileno()).st_size:
-                first = time.perf_counter() - start
+            if (now := os.fstat(errors.fileno()).st_size) > size:
+                size, heard = now, [*heard, time.perf_counter() - start]
             time.sleep(0.2)
+        seconds = time.perf_counter() - start
         if process.returncode:
             errors.seek(0)
             raise click.ClickException(errors.read().decode()[-2000:])
-    return Watched(time.perf_counter() - start, _children() - used, first, peak)
+    first = heard[1] if len(heard) > 1 else float("nan")
+    silence = float(np.diff([*heard[1:], seconds]).max()) if len(heard) > 1 else seconds
+    return Watched(seconds, _children() - used, first, silence, peak)
 
 
 def _children() -> float:
@@ -83,51 +92,120 @@ def _peak(pid: int) -> float:
     return next((int(line.split()[1]) / 2**20 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
-def write_grids(folder: str, count: int, path: Path, *, grids: int = 10) -> str:
-    """A list of grids of four images of different classes, among those that localisation chooses from."""
-    from scs_eval.analyses.localisation.mosaics import mosaic_table
-    from scs_eval.data import load_data
+@torch.no_grad()
+def fit_head(folder: str, path: Path, *, count: int = 1500, batch: int = 50) -> str:
+    """A file of weights: ResNet-18 at random, norms at these images' statistics, the last layer by least squares.
 
-    data = load_data(folder, n=count, size=224, num_classes=1000)
-    cells = torch.arange(len(data))[:: len(data) // (4 * grids)][: 4 * grids].view(grids, 4)
-    names = np.array(data.classes)[data.labels[cells].numpy()]
-    mosaic_table(2, data.indices[cells].numpy(), names).to_csv(path, index=False)
+    So it has all of ImageNet's classes, and is right often enough for attacks and grids to have work to do.
+    """
+    from torchvision.models import resnet18
+
+    from scs_eval.data import load_data
+    from scs_eval.images import StreamedImages
+    from scs_eval.models.loading.external import STATISTICS, Statistics, normalised
+
+    data = load_data(folder, n=count, size=224, resize=256, num_classes=1000)
+    assert isinstance(data.images, StreamedImages)
+    torch.manual_seed(0)
+    network = resnet18(weights=None)
+    head, network.fc = network.fc, torch.nn.Identity()
+    whole = normalised(network, Statistics(*STATISTICS["imagenet"]))
+    batches = [range(start, min(start + batch, count)) for start in range(0, count, batch)]
+    for images in data.images.subset(range(10 * batch)).batches(batches[:10]):
+        whole.train()(images)
+    features = torch.cat([whole.eval()(images) for images in data.images.batches(batches)]).double()
+    features = torch.cat([features, torch.ones(count, 1)], 1)
+    wanted = 10 * torch.nn.functional.one_hot(data.labels, 1000).double()
+    penalty = features.var(0).mean() * torch.eye(features.shape[1]) * count / 100
+    solution = torch.linalg.solve(features.T @ features + penalty, features.T @ wanted).T
+    head.weight.copy_(solution[:, :-1])
+    head.bias.copy_(solution[:, -1])
+    network.fc = head
+    torch.save(network.state_dict(), path)
     return str(path)
+
+
+class Medians(NamedTuple):
+    """Of some rounds: the medians of two contenders' times, and of their ratio with its range."""
+
+    ours: float
+    plain: float
+    ratio: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, ours: list[float], plain: list[float]) -> "Medians":
+        """Of the times of each round."""
+        ratios = np.divide(ours, plain)
+        return cls(*map(float, (np.median(ours), np.median(plain), np.median(ratios), ratios.min(), ratios.max())))
+
+
+def contest(words: list[str], plain: list[str], *, rounds: int) -> tuple[Medians, Medians]:
+    """Both programs in turn, who begins changing: seconds, and seconds of all processors."""
+    watched: dict[bool, list[Watched]] = {True: [], False: []}
+    for number in range(rounds):
+        for first in (number % 2 == 0, number % 2 == 1):
+            watched[first].append(watch(words if first else plain))
+    mine, theirs = watched[True], watched[False]
+    seconds = Medians.of([one.seconds for one in mine], [one.seconds for one in theirs])
+    return seconds, Medians.of([one.cpu_seconds for one in mine], [one.cpu_seconds for one in theirs])
+
+
+OTHERS = {
+    "pgd": ["--eps", "1/255,4/255", "--steps", "1", "--no-scorecard"],
+    "contributions": [],
+    "localisation": ["--images", "{count}", "--grid", "2", "--method", "ixg", "-n", "100"],
+    "faithfulness": ["--method", "grad", "--steps", "2"],
+}
 
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True))
 @click.option("--accuracy", "many", type=int, default=50_000, show_default=True, help="Images of accuracy.")
 @click.option("--others", "fewer", type=int, default=5_000, show_default=True, help="Images of the other analyses.")
-@click.option("--only", multiple=True, help="Of accuracy, pgd, contributions, localisation.  [default: all]")
-def main(folder: str, many: int, fewer: int, only: tuple[str, ...]) -> None:
+@click.option("--timed", type=int, default=2_000, show_default=True, help="Images of each round against a plain loop.")
+@click.option("--rounds", type=int, default=5, show_default=True)
+@click.option("--only", multiple=True, help=f"Of accuracy, time, {', '.join(OTHERS)}.  [default: all]")
+def main(folder: str, many: int, fewer: int, timed: int, rounds: int, only: tuple[str, ...]) -> None:
     """Measure and print a line for each."""
+    wanted = only or ("accuracy", "time", *OTHERS)
+    with tempfile.TemporaryDirectory() as out:
+        if "accuracy" in wanted:
+            say("accuracy", watch(_words("accuracy", folder, out, many)))
+        if "time" in wanted:
+            _say_times(folder, out, timed, rounds)
+        if names := [name for name in OTHERS if name in wanted]:
+            weights = fit_head(folder, Path(out) / "resnet18.pt")
+            for name in names:
+                more = [word.format(count=fewer) for word in OTHERS[name]]
+                say(name, watch(_words(name, folder, out, fewer, *more, weights=weights)))
+
+
+def _words(name: str, folder: str, out: str, count: int, *more: str, weights: str = "none") -> list[str]:
+    images = [] if name == "localisation" else ["-n", str(count)]  # whose -n are grids
+    common = ["--model", MODEL, "--weights", weights, "--data", folder, "--size", "224", "--out", f"{out}/{name}"]
+    return [sys.executable, "-m", "scs_eval", name, *common, *images, *more]
+
+
+def say(name: str, ours: Watched) -> None:
+    """A line about one command."""
+    click.echo(
+        f"{name}: {ours.peak:.2f} GB in its largest process, {ours.seconds:.0f} s ({ours.cpu_seconds:.0f} s of "
+        f"processors), first word after {ours.first:.1f} s, longest silence {ours.silence:.0f} s"
+    )
+
+
+def _say_times(folder: str, out: str, count: int, rounds: int) -> None:
     from scs_eval.images import useful_workers
 
-    common = ["--model", MODEL, "--weights", "none", "--data", folder, "--size", "224"]
-    commands = {
-        "accuracy": ["-n", str(many), "--batch-size", "45"],
-        "pgd": ["-n", str(fewer), "--eps", "1/255,4/255", "--steps", "1", "--no-scorecard"],
-        "contributions": ["-n", str(fewer)],
-        "localisation": ["--images", str(fewer), "--method", "ixg"],
-    }
-    for name in only or commands:
-        with tempfile.TemporaryDirectory() as out:
-            if name == "localisation":  # an untrained network is right too seldom to choose grids by
-                commands[name] += ["--grids", write_grids(folder, fewer, Path(out) / "grids.csv")]
-            words = [sys.executable, "-m", "scs_eval", name, *common, *commands[name], "--out", f"{out}/result"]
-            ours = watch(words)
+    words = _words("accuracy", folder, out, count, "--batch-size", str(BATCH))
+    plain = [sys.executable, "-c", PLAIN, folder, str(count), str(BATCH), str(useful_workers(count))]
+    for what, times in zip(("s", "s of processors"), contest(words, plain, rounds=rounds), strict=True):
         click.echo(
-            f"{name}: {ours.peak:.2f} GB in its largest process, {ours.seconds:.0f} s ({ours.cpu_seconds:.0f} s of "
-            f"processors), first word after {ours.first:.1f} s"
+            f"{count} images, median of {rounds} rounds: accuracy {times.ours:.1f} {what}, a plain loop "
+            f"{times.plain:.1f}, ratio {times.ratio:.2f} ({times.low:.2f} to {times.high:.2f})"
         )
-        if name == "accuracy":
-            plain = watch([sys.executable, "-c", PLAIN, folder, str(many), "45", str(useful_workers(many))])
-            times, shares = ours.seconds / plain.seconds, ours.cpu_seconds / plain.cpu_seconds
-            click.echo(
-                f"a plain loop: {plain.peak:.2f} GB, {plain.seconds:.0f} s ({plain.cpu_seconds:.0f} s of processors); "
-                f"accuracy takes {times:.2f} times as long, and {shares:.2f} times the processors"
-            )
 
 
 if __name__ == "__main__":

@@ -85,11 +85,14 @@ def as_process_group() -> None:
     from submitit.helpers import TorchDistributedEnvironment
 
     try:
-        tasks = JobEnvironment().num_tasks
+        job = JobEnvironment()
+        tasks, nodes = job.num_tasks, job.num_nodes
     except RuntimeError:  # in no job of submitit's
         return
     if tasks > 1:
         TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
+    if tasks > 1 and nodes == 1:
+        os.environ["MASTER_ADDR"] = "127.0.0.1"  # SLURM's name of a node need not be one that a resolver knows
 
 
 def notice_seconds(timeout_minutes: float) -> int:

@@ -54,8 +54,8 @@ class StreamedImages:
     def __repr__(self) -> str:
         return f"StreamedImages({len(self)} images of {self.size[1]}×{self.size[0]}, read when used)"
 
-    def __getitem__(self, positions: Positions) -> Tensor:
-        """The images at these positions, (…, 3, H, W): a slice, whole numbers of any shape, or a mask."""
+    def __getitem__(self, positions: Positions | int) -> Tensor:
+        """The images at these positions, (…, 3, H, W): one, a slice, whole numbers of any shape, or a mask."""
         at = _numbers(positions, len(self))
         batches = list(self.batches([part for part in torch.from_numpy(at.ravel()).split(FEW) if len(part)]))
         pixels = torch.cat(batches) if batches else torch.empty(0, 3, *self.size)
@@ -165,7 +165,7 @@ def _floats(pixels: Tensor) -> Tensor:
     return pixels.float().div_(255) if pixels.dtype == torch.uint8 else pixels.float()
 
 
-def _numbers(positions: Positions, count: int) -> np.ndarray:
+def _numbers(positions: Positions | int, count: int) -> np.ndarray:
     """Positions of any kind as whole numbers from 0 to count − 1; a mask as the positions where it is true."""
     if isinstance(positions, slice):
         return np.arange(count)[positions]

@@ -1,5 +1,6 @@
 """How work tells what it has done: a bar with the time left on a terminal, elsewhere a line now and then."""
 
+import os
 import sys
 import threading
 import time
@@ -10,7 +11,9 @@ from typing import TextIO
 
 Progress = Callable[[int], None]  # called with how many more are done; what is counted, the function says
 WHOLE = 100  # per cent
-FIRST_LINE, EVERY_LINE = 5.0, 30.0  # seconds: a log should show soon that work goes on, and not be full of it
+# Seconds: a log should show soon that work goes on, and not be full of it. A second less than the five and the thirty
+# that are promised, for a machine may be busy.
+FIRST_LINE, EVERY_LINE, LOOK = 3.0, 28.0, 0.5
 
 
 class Advance:
@@ -81,27 +84,74 @@ class _Lines(Advance):
         return f"{self.label}: {self.done:,} of {self.length:,}{left}"
 
 
+class _Log:
+    """Writes what is being done, by a thread of its own, since a single step may take longer than a reader waits."""
+
+    open: "_Log | None" = None  # the one of the command that runs, if any
+
+    def __init__(self, describe: Callable[[], str], file: TextIO) -> None:
+        self.file, self.over = file, threading.Event()
+        self.follow(describe)
+        self.thread = threading.Thread(target=self._tell, daemon=True)
+        self.thread.start()
+
+    def follow(self, describe: Callable[[], str]) -> None:
+        """From now on tell of this, soon at first."""
+        self.describe, self.due = describe, time.monotonic() + FIRST_LINE
+
+    def close(self) -> None:
+        """Write no more."""
+        self.over.set()
+        self.thread.join()
+
+    def _tell(self) -> None:
+        while not self.over.wait(min(LOOK, FIRST_LINE)):
+            if time.monotonic() < self.due:
+                continue
+            self.due = time.monotonic() + EVERY_LINE
+            try:
+                print(self.describe(), file=self.file, flush=True)
+            except (OSError, ValueError):  # closed: nobody reads
+                return
+
+
+@contextmanager
+def log_lines(label: str) -> Iterator[None]:
+    """Off a terminal, a line now and then also while nothing is counted: files are listed, figures drawn."""
+    if sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":  # of torchrun's processes the first one talks
+        yield
+        return
+    start = time.monotonic()
+    with _opened(lambda: f"{label}: working for {time.monotonic() - start:.0f} s") as _Log.open:
+        try:
+            yield
+        finally:
+            _Log.open = None
+
+
+@contextmanager
+def _opened(describe: Callable[[], str]) -> Iterator[_Log]:
+    log = _Log(describe, sys.stderr)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
 @contextmanager
 def _lines(label: str, length: int) -> Iterator[Advance]:
-    """A line by a thread of its own, since a single step may take longer than a reader waits."""
-    lines, over = _Lines(label, length), threading.Event()
-    teller = threading.Thread(target=_tell, args=(lines, over, sys.stderr), daemon=True)
-    teller.start()
+    """Counts, in the log of the command if it has one."""
+    lines = _Lines(label, length)
+    if (log := _Log.open) is None:
+        with _opened(lines.describe):
+            yield lines
+        return
+    before = log.describe
+    log.follow(lines.describe)
     try:
         yield lines
     finally:
-        over.set()
-        teller.join()
-
-
-def _tell(lines: _Lines, over: threading.Event, file: TextIO) -> None:
-    wait = FIRST_LINE
-    while not over.wait(wait):
-        try:
-            print(lines.describe(), file=file, flush=True)
-        except (OSError, ValueError):  # closed: nobody reads
-            return
-        wait = EVERY_LINE
+        log.follow(before)
 
 
 class CostProgress:

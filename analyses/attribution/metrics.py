@@ -97,3 +97,10 @@ def _unit(flat: Floats) -> Floats:
     centred = scaled - scaled.mean(axis=1, keepdims=True)
     length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
     return np.where(length > 1e-12, centred / np.where(length > 1e-12, length, 1), np.nan)
+
+
+def simplicity(maps: np.ndarray) -> dict[str, np.ndarray]:
+    """How simple maps (…, H, W) are, each (…): the Gini index of |map|, and its entropy in nats."""
+    sizes = np.abs(maps.reshape(-1, *maps.shape[-2:]).astype(float))
+    complexity = entropy(sizes) * np.log(sizes[0].size)
+    return {"sparseness": gini(sizes).reshape(maps.shape[:-2]), "complexity": complexity.reshape(maps.shape[:-2])}

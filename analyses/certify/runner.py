@@ -12,14 +12,16 @@ from scs_eval.analyses.certify.found import attack_smoothed, counted_distance
 from scs_eval.analyses.certify.options import CertifyOptions
 from scs_eval.analyses.certify.result import CertifyResult
 from scs_eval.analyses.certify.smoothing import ABSTAIN, certified_radius, votes
-from scs_eval.analyses.core.batching import map_with_backoff
+from scs_eval.analyses.core.batching import images_at_once, map_with_backoff, slices
 from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model, check_several_classes
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels, check_names
+from scs_eval.images import Images
 from scs_eval.progress import Progress
 
+BLOCK = 256  # images that are attacked after each other before they are confirmed, fewer of large ones
 AT_ONCE = 4  # images after which progress is told and work is kept
 PROOF, SEARCH = 0, 1  # what random numbers are for
 
@@ -45,12 +47,13 @@ def run(
     names = data.class_names(model)
     check_labels(data.labels, images=data.images, classes=names)
     check_several_classes(names)
-    pictures, truth, ids = data.images[:].float().cpu(), data.labels.long().cpu(), data.indices
+    pictures = data.images.float().cpu() if isinstance(data.images, Tensor) else data.images
+    truth, ids = data.labels.long().cpu(), data.indices
     key = fingerprint(model, (pictures, truth, ids), (options, seed))
     state = _State(Checkpoint(checkpoint, key) if checkpoint else None, progress)
     with evaluating(model), torch.no_grad():
         work = _Work(model, pictures, truth, ids, options, seed, len(names))
-        proofs = [state.run(f"proof{s}", len(truth), work.prove(s)) for s in range(len(options.sigma))]
+        proofs = [_prove(work, state, s) for s in range(len(options.sigma))]
         searches = [_search(work, state, s) for s in range(len(options.sigma))] if options.attack else []
     proven = np.stack(proofs)  # (σ, 3, n)
     wrong = (proven[:, 0] != ABSTAIN) & (proven[:, 0] != truth.numpy())
@@ -76,7 +79,7 @@ class _Work:
     """What is done with an image: numbers by which it is known, and random numbers that follow from them alone."""
 
     def __init__(
-        self, model: nn.Module, images: Tensor, labels: Tensor, ids: Tensor, options: CertifyOptions, seed: int,
+        self, model: nn.Module, images: Images, labels: Tensor, ids: Tensor, options: CertifyOptions, seed: int,
         classes: int,
     ) -> None:  # fmt: skip
         self.model, self.images, self.labels, self.ids = model, images, labels, ids
@@ -100,13 +103,13 @@ class _Work:
 
         return lambda part: np.array([one(index) for index in range(part.start, part.stop)]).T
 
-    def confirm(self, s: int, moved: Tensor) -> Callable[[slice], np.ndarray]:
-        """Of some images, (1, b): the distance at which the smoothed model counts as wrong."""
+    def confirm(self, s: int, moved: Tensor, start: int) -> Callable[[slice], np.ndarray]:
+        """Of some images, (1, b): the distance at which the smoothed model counts as wrong; moved: from `start` on."""
         options = self.options
 
         def one(index: int) -> float:
             return counted_distance(
-                self.model, self.images[index], int(self.labels[index]), moved[index], sigma=options.sigma[s],
+                self.model, self.images[index], int(self.labels[index]), moved[index - start], sigma=options.sigma[s],
                 guesses=options.guesses, samples=options.samples, alpha=options.alpha,
                 rng=self.rng(index, s, SEARCH), classes=self.classes,
             )  # fmt: skip
@@ -114,18 +117,28 @@ class _Work:
         return lambda part: np.array([[one(index) for index in range(part.start, part.stop)]])
 
 
+def _prove(work: _Work, state: "_State", s: int) -> np.ndarray:
+    """(3, n) what is proven at one σ."""
+    name = f"proof{s}"
+    state.resume(name)
+    return state.run(name, len(work.labels), work.prove(s))
+
+
 def _search(work: _Work, state: "_State", s: int) -> np.ndarray:
-    """(1, n) the distances at one σ; the attack is not made again for a search that is finished."""
-    if state.finished(f"search{s}", len(work.images)):
-        moved = work.images
-        state.tell(len(moved))
-    else:
+    """(1, n) the distances at one σ, some images after the others; no attack is made again for those that are done."""
+    name = f"search{s}"
+    state.resume(name)
+    for block in slices(len(work.labels), images_at_once(work.images, BLOCK)):
+        if state.count(name) >= block.stop:
+            state.tell(block.stop - block.start)
+            continue
         with torch.enable_grad():
             moved = attack_smoothed(
-                work.model, work.images, work.labels, sigma=work.options.sigma[s], draws=work.options.draws,
-                seed=work.seed, ids=work.ids, progress=state.tell,
+                work.model, work.images[block], work.labels[block], sigma=work.options.sigma[s],
+                draws=work.options.draws, seed=work.seed, ids=work.ids[block], progress=state.tell,
             )  # fmt: skip
-    return state.run(f"search{s}", len(work.images), work.confirm(s, moved))
+        state.run(name, block.stop, work.confirm(s, moved, block.start))
+    return state.outcomes[name]
 
 
 class _State:
@@ -135,14 +148,17 @@ class _State:
         self.kept, self.progress = kept, progress
         self.outcomes = kept.load() if kept else {}
 
-    def finished(self, name: str, n: int) -> bool:
-        """Whether all images are done."""
-        return name in self.outcomes and self.outcomes[name].shape[-1] == n
+    def count(self, name: str) -> int:
+        """How many images are done."""
+        return self.outcomes[name].shape[-1] if name in self.outcomes else 0
+
+    def resume(self, name: str) -> None:
+        """Tell what an earlier run has done."""
+        self.tell(self.count(name))
 
     def run(self, name: str, n: int, work: Callable[[slice], np.ndarray]) -> np.ndarray:
-        """`work` on the images that are not done yet."""
-        done = self.outcomes[name].shape[-1] if name in self.outcomes else 0
-        self.tell(done)
+        """`work` on those of the first n images that are not done yet."""
+        done = self.count(name)
         for part, outcome in map_with_backoff(n - done, AT_ONCE, lambda p: work(slice(p.start + done, p.stop + done))):
             before = [self.outcomes[name]] if name in self.outcomes else []
             self.outcomes[name] = np.concatenate([*before, outcome], axis=-1)

@@ -11,11 +11,12 @@ import torch
 from scipy.special import betaincinv, ndtri
 from torch import Tensor, nn
 
+from scs_eval.analyses.core.batching import images_at_once, slices
 from scs_eval.analyses.core.model_state import device_of
 from scs_eval.analyses.core.validation import logits_of
 
 ABSTAIN = -1
-AT_ONCE = 200  # noisy copies in a forward pass
+AT_ONCE = 200  # noisy copies in a forward pass, fewer of large images
 
 
 def lower_bound(successes: int, n: int, *, alpha: float) -> float:
@@ -34,8 +35,8 @@ def votes(
 ) -> np.ndarray:
     """(classes,) how often each class is given to n copies of an image (3, H, W) with noise; not cut to [0, 1]."""
     counts = torch.zeros(classes, dtype=torch.long)
-    for start in range(0, n, AT_ONCE):
-        shape = (min(AT_ONCE, n - start), *image.shape)
+    for part in slices(n, images_at_once(image[None], AT_ONCE)):
+        shape = (part.stop - part.start, *image.shape)
         noise = torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
         predictions = logits_of(model, image + sigma * noise, classes=classes).argmax(1).cpu()
         counts += predictions.bincount(minlength=classes)

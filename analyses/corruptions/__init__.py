@@ -1,13 +1,14 @@
 """How much do noise, blur, weather and compression hurt? The common corruptions of Hendrycks and Dietterich (2019)."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.core.batching import map_with_backoff
+from scs_eval.analyses.core.batching import images_at_once, map_with_backoff
 from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
@@ -67,13 +68,16 @@ def corruptions(
     def right(part: slice) -> np.ndarray:
         """(networks, 1 + corruptions · severities, b) whether each is right, clean first."""
         clean = data.images[part].cpu()
-        wanted = [clean, *(make(name, level, ids[part], clean) for name in chosen for level in SEVERITIES)]
-        return np.stack([[_right(network, some, truth[part], len(known)) for some in wanted] for network in networks])
+        moved = (make(name, level, ids[part], clean) for name in chosen for level in SEVERITIES)  # one at a time
+        rows = [
+            [_right(network, some, truth[part], len(known)) for network in networks] for some in chain([clean], moved)
+        ]
+        return np.stack(rows).swapaxes(0, 1)
 
     key = fingerprint(model, (data.images, truth, data.indices), (chosen, seed, source_name, reference_name))
     kept = Checkpoint(checkpoint, key) if checkpoint else None
     with evaluating(model), evaluating(networks[-1]), torch.inference_mode():
-        outcomes = _resumed(right, len(truth), batch_size, kept, progress)
+        outcomes = _resumed(right, len(truth), images_at_once(data.images, batch_size), kept, progress)
         pictures = torch.cat([make(name, SHOWN, ids[:1], data.images[:1].cpu()) for name in chosen])
     shape = (len(chosen), len(SEVERITIES), len(truth))
     return CorruptionsResult(

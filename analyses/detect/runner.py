@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.attack import attack
 from scs_eval.analyses.attacks.config import Attack, parse_attack
-from scs_eval.analyses.core.batching import map_images_with_backoff, map_with_backoff
+from scs_eval.analyses.core.batching import images_at_once, map_images_with_backoff, map_with_backoff
 from scs_eval.analyses.core.inputs import (
     ArrayLike,
     Examples,
@@ -132,7 +132,9 @@ class _Scorer:
     def fitted(cls, model: nn.Module, data: Examples, options: DetectOptions, classes: int) -> "_Scorer":
         stages = options.stages or stages_of(model, data.images[:1])
         batches = map_images_with_backoff(
-            lambda batch: stage_features(model, batch, stages, classes=classes), data.images, size=options.batch_size
+            lambda batch: stage_features(model, batch, stages, classes=classes),
+            data.images,
+            size=images_at_once(data.images, options.batch_size),
         )
         columns = [torch.cat(part) for part in zip(*(outputs for _, outputs in batches), strict=True)]
         gaussians = [TiedGaussians.fit(column, data.labels.cpu()) for column in columns]
@@ -149,8 +151,8 @@ class _Scorer:
 def _scored(scorer: _Scorer, images: Images, options: DetectOptions, progress: Progress | None) -> np.ndarray:
     """(detectors, m) the scores of other images."""
     check_images(images)
-    parts = []
-    for part, scores in map_images_with_backoff(scorer.scores, images, size=options.batch_size):
+    parts, size = [], images_at_once(images, options.batch_size)
+    for part, scores in map_images_with_backoff(scorer.scores, images, size=size):
         parts.append(scores)
         if progress is not None:
             progress(part.stop - part.start)
@@ -173,7 +175,7 @@ def _clean_and_adversarial(
         return np.stack(rows)
 
     parts = []
-    for part, scores in map_with_backoff(len(data.labels), options.batch_size, work):
+    for part, scores in map_with_backoff(len(data.labels), images_at_once(data.images, options.batch_size), work):
         parts.append(scores)
         if progress is not None:
             progress((part.stop - part.start) * len(scores))

@@ -35,10 +35,12 @@ def faithfulness(
 ) -> "FaithfulnessResult":
     """Put methods to the test on images (n, 3, H, W) in [0, 1]; `targets` (n,) are the predicted classes by default.
 
-    images: arrays, or data that bring classes and indices; all of them are held, for an image costs hundreds of passes.
+    images: arrays, or data that bring classes and indices; some hundred are held at a time, fewer of large ones, and of
+    the first ones the maps are kept (16,384 of 32 pixels, 334 of 224).
     methods: one or several, each as `attribute` takes it. metrics: besides ours, names of `scs-eval metrics`,
     quantus:NAME, or functions of (model, images, targets, maps) as `register_metric` takes them.
-    options: of the curves and of infidelity. progress: told of every method and control done.
+    options: of the curves and of infidelity. progress: told how many more images are done, of each method and
+    control.
     Of several methods, one that cannot serve the model is left out and recorded; if none is left, that is an error.
 
     >>> import scs_eval

@@ -1,4 +1,7 @@
-"""What one method's maps come to: curves, infidelity, and similarity to the maps of ever more forgetful networks."""
+"""What one method's maps come to: curves, infidelity, and similarity to the maps of ever more forgetful networks.
+
+The bench holds some images; of more there is one after the other, and what came of each is joined.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -11,6 +14,7 @@ from torch import Tensor, nn
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.methods import find_method
 from scs_eval.analyses.attribution.metric_records import Metric
+from scs_eval.analyses.attribution.metrics import simplicity
 from scs_eval.analyses.attribution.own_metrics import measure
 from scs_eval.analyses.attribution.similarity import MEASURES, spearman, ssim
 from scs_eval.analyses.faithfulness.controls import CONTROLS, IMAGE_CONTROLS, control_map
@@ -38,11 +42,12 @@ UNTRAINED_SEED = 10_000  # of the untrained control: another network than any th
 class Outcome:
     """One method on n images.
 
-    maps: (n, H, W) signed, channels summed. deletion, insertion: (n, steps + 1) probabilities of the class.
+    maps: (k', H, W) signed, channels summed, of the first k' images. deletion, insertion: (n, steps + 1) probabilities
+    of the class.
     infidelity: (n,) in squared logits. The next three: (depths, n) similarity to the original map.
     road: (n, shares) whether the class survives the loss of its first pixels. saco: (n,). rising: (n,), see `road`,
-    `saco` and `pixel_curves.rising_share`. emprt: (n,), see `randomisation.complexity_rise`. own_scores: (k, n) of the
-    metrics from outside.
+    `saco` and `pixel_curves.rising_share`. emprt: (n,), see `randomisation.complexity_rise`. sparseness, complexity:
+    (n,), see `FaithfulnessResult.more_scores`. own_scores: (k, n) of the metrics from outside.
     examples: (1 + depths, k, H, W) ≥ 0, the first k images' maps: the original, then after each depth.
     """
 
@@ -58,7 +63,18 @@ class Outcome:
     saco: np.ndarray
     rising: np.ndarray
     emprt: np.ndarray
+    sparseness: np.ndarray
+    complexity: np.ndarray
     own_scores: np.ndarray
+
+
+IMAGES_SECOND = (*MEASURES, "examples", "own_scores")  # dimensions; in all others images come first
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcomes of one method on some images after the other, as that on all of them."""
+    arrays = {item.name: [getattr(outcome, item.name) for outcome in outcomes] for item in fields(Outcome)}
+    return Outcome(**{name: np.concatenate(parts, axis=int(name in IMAGES_SECOND)) for name, parts in arrays.items()})
 
 
 def stacked(outcomes: Sequence[Outcome]) -> dict[str, np.ndarray]:
@@ -68,13 +84,19 @@ def stacked(outcomes: Sequence[Outcome]) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A model (in evaluation mode), images and the classes to explain, and how methods are put to the test on them."""
+    """A model (in evaluation mode), images and the classes to explain, and how methods are put to the test on them.
+
+    start: how many images came before these. shown, kept: of how many of them, the first, there are maps along the
+    cascade, and maps at all.
+    """
 
     model: nn.Module
     images: Tensor
     targets: Tensor
     options: FaithfulnessOptions
     shown: int
+    kept: int
+    start: int
     seed: int
     metrics: tuple[Metric, ...] = ()
 
@@ -103,13 +125,14 @@ class Bench:
         pictures, signed = _pictures(attributions), _signed(attributions)
         similarity, examples = self.forgetting(method, signed, pictures)
         return Outcome(
-            maps=signed.astype(np.float32),
+            maps=signed[: self.kept].astype(np.float32),
             deletion=curves.deletion.numpy(),
             insertion=curves.insertion.numpy(),
             infidelity=self.infidelity(attributions, gradient=_is_sensitivity(method)),
             **similarity,
             examples=np.stack([pictures[: self.shown], *examples]).astype(np.float32),
             **self.removals(attributions),
+            **simplicity(signed),
             own_scores=self.own_scores(method, attributions),
         )
 
@@ -131,7 +154,7 @@ class Bench:
 
     def _maps(self, model: nn.Module, images: Tensor, targets: Tensor, method: str, *, depth: int = 0) -> Tensor:
         if method in IMAGE_CONTROLS:
-            return control_map(method, images, seed=1000 * self.seed + depth)
+            return control_map(method, images, seed=1000 * self.seed + depth, start=self.start)
         if method in CONTROLS:
             model, method = randomised(model, self.depths, seed=UNTRAINED_SEED + self.seed + depth), "ixg"
         return attribute(model, images, targets, method=method, seed=self.seed)

@@ -9,16 +9,19 @@ UNTRAINED = "untrained"
 CONTROLS = (*IMAGE_CONTROLS, UNTRAINED)
 
 
-def control_map(name: str, images: Tensor, *, seed: int) -> Tensor:
-    """The control of that name, of those of the image alone, as attributions (N, 3, H, W), every channel the same."""
-    pixels = random_map(images, seed=seed) if name == "random" else edge_map(images)
+def control_map(name: str, images: Tensor, *, seed: int, start: int = 0) -> Tensor:
+    """The control of that name, of those of the image alone, as attributions (N, 3, H, W), every channel the same.
+
+    start: images before these.
+    """
+    pixels = random_map(images, seed=seed, start=start) if name == "random" else edge_map(images)
     return pixels.to(images)[:, None].expand(-1, images.shape[1], -1, -1)
 
 
-def random_map(images: Tensor, *, seed: int) -> Tensor:
-    """(N, H, W) standard normal noise: pixels in an order that means nothing."""
-    shape = (len(images), *images.shape[2:])
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+def random_map(images: Tensor, *, seed: int, start: int = 0) -> Tensor:
+    """(N, H, W) standard normal noise, by an image's position alone: pixels in an order that means nothing."""
+    draws = (np.random.default_rng((seed, start + number)) for number in range(len(images)))
+    return torch.from_numpy(np.stack([draw.standard_normal(tuple(images.shape[2:])) for draw in draws]))
 
 
 def edge_map(images: Tensor) -> Tensor:

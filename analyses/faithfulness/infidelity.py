@@ -18,10 +18,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.attribution.perturbation import versions_at_once
 from scs_eval.analyses.core.parallel import shared_map
 from scs_eval.analyses.faithfulness.options import SAMPLES, SIGMA
 
-IMAGES_AT_ONCE, PASSES_AT_ONCE = 50, 500
+IMAGES_AT_ONCE = 50
 
 Perturb = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -41,6 +42,7 @@ def infidelity(
     """(N,) captum's infidelity of maps (N, 3, H, W), with β if `scale`; every image has the same m."""
     from captum.metrics import infidelity as of_captum
 
+    at_once = versions_at_once(images)
     shares = sigma * torch.randn(samples, 1, *images.shape[2:], generator=torch.Generator().manual_seed(seed))
 
     def measure(part: tuple[Tensor, Tensor, Tensor]) -> Tensor:
@@ -48,10 +50,11 @@ def infidelity(
         return of_captum(
             model, perturbation(shares.to(images), len(x), gradient=gradient), x, phi, target=y,
             n_perturb_samples=samples, normalize=scale,
-            max_examples_per_batch=min(max(len(x), PASSES_AT_ONCE), len(x) * samples),
+            max_examples_per_batch=min(at_once, len(x) * samples),
         )  # fmt: skip
 
-    parts = zip(*(item.split(IMAGES_AT_ONCE) for item in (images, targets, maps)), strict=True)
+    size = min(IMAGES_AT_ONCE, at_once)
+    parts = zip(*(item.split(size) for item in (images, targets, maps)), strict=True)
     return torch.cat(shared_map(measure, parts)).cpu().double()
 
 

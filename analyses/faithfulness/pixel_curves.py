@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.attribution.perturbation import versions_at_once
 from scs_eval.analyses.core.parallel import shared_map
 from scs_eval.errors import InputError
 
-PASSES_AT_ONCE = 500
 BLUR = 1 / 8  # standard deviation of the blurred baseline, as a share of the image's shorter side
 
 
@@ -82,7 +82,7 @@ def replacement_curve(
 ) -> Tensor:
     """(N, steps + 1) the probability of the class as the first pixels turn from `start` into `end`, both (N, 3, H, W).
 
-    Versions of all images share the forward passes, `PASSES_AT_ONCE` in each.
+    Versions of all images share the forward passes.
     """
     ranks, counts = ranks.to(start.device), counts.to(start.device)
 
@@ -93,7 +93,7 @@ def replacement_curve(
         return logits.softmax(1).gather(1, targets[image].cpu()[:, None])
 
     versions = torch.arange(len(start) * len(counts), device=start.device)
-    return torch.cat(shared_map(probabilities, versions.split(PASSES_AT_ONCE))).view(len(start), len(counts))
+    return torch.cat(shared_map(probabilities, versions.split(versions_at_once(start)))).view(len(start), len(counts))
 
 
 def rising_share(curves: np.ndarray) -> np.ndarray:

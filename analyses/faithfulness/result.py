@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.attribution.metric_records import Metric, family
-from scs_eval.analyses.attribution.metrics import entropy, gini
+from scs_eval.analyses.attribution.metrics import simplicity
 from scs_eval.analyses.attribution.score_table import cell, mean_of, score_table
 from scs_eval.analyses.attribution.similarity import MEASURES
 from scs_eval.analyses.core.result import Comparison, Result
@@ -41,7 +41,9 @@ class FaithfulnessResult(Result):
         before they were measured.
     own_scores: (m, k, n) values of k metrics from outside, `own_metrics` what each is: name, head, formula, source,
         better, words.
-    maps: (m, n, H, W) signed, channels summed. images: (1, 3, H, W) the first; examples: (m, 1 + layers, 1, H, W) ≥ 0.
+    sparseness, complexity: (m, n), see `more_scores`.
+    maps: (m, k, H, W) signed, channels summed, of the first k images. images: (1, 3, H, W) the first;
+    examples: (m, 1 + layers, 1, H, W) ≥ 0.
     """
 
     name = "faithfulness"
@@ -56,7 +58,7 @@ class FaithfulnessResult(Result):
         "spearman_absolute": ("method", "layer", "image"),
         "spearman_signed": ("method", "layer", "image"),
         "ssim": ("method", "layer", "image"),
-        "maps": ("method", "image", "row", "column"),
+        "maps": ("method", "kept", "row", "column"),
         "images": ("shown", "channel", "row", "column"),
         "examples": ("method", "depth", "shown", "row", "column"),
         "road": ("method", "image", "share"),
@@ -64,6 +66,8 @@ class FaithfulnessResult(Result):
         "rising": ("method", "image"),
         "emprt": ("method", "image"),
         "own_scores": ("method", "metric", "image"),
+        "sparseness": ("method", "image"),
+        "complexity": ("method", "image"),
     }
     methods: tuple[str, ...]
     layers: tuple[str, ...]
@@ -86,6 +90,8 @@ class FaithfulnessResult(Result):
     saco: np.ndarray | None = None
     rising: np.ndarray | None = None
     emprt: np.ndarray | None = None
+    sparseness: np.ndarray | None = None
+    complexity: np.ndarray | None = None
     own_scores: np.ndarray | None = None
     own_metrics: tuple[dict[str, Any], ...] = ()
 
@@ -111,15 +117,15 @@ class FaithfulnessResult(Result):
         """
         if self.road is None or self.saco is None or self.rising is None:
             return {}
-        sizes = np.abs(self.maps.reshape(-1, *self.maps.shape[2:]).astype(float))
-        shape, pixels = self.maps.shape[:2], self.maps[0, 0].size
+        simple = {"sparseness": self.sparseness, "complexity": self.complexity}
+        if self.sparseness is None or self.complexity is None:  # of before they were kept, with the maps of all images
+            simple = {**simplicity(self.maps)}
         return {
             "road": self.road.mean(-1),
             "saco": self.saco,
             "monotonicity": self.rising,
             **({} if self.emprt is None else {"emprt": self.emprt}),
-            "sparseness": gini(sizes).reshape(shape),
-            "complexity": (entropy(sizes) * np.log(pixels)).reshape(shape),
+            **simple,
         }
 
     @cached_property

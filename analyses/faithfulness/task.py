@@ -11,5 +11,5 @@ def run(task: Task) -> FaithfulnessResult:
     """One method of attribution, of the predicted class."""
     return faithfulness(
         task.model, task, methods=task.method, metrics=task.metrics, label=task.label, seed=task.seed,
-        progress=lambda count: task.progress(count / STEPS),
+        progress=lambda count: task.progress(count / (STEPS * len(task.images))),
     )  # fmt: skip

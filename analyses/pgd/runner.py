@@ -25,7 +25,7 @@ from scs_eval.analyses.pgd.result import PgdResult
 from scs_eval.analyses.scorecard import STEPS, Scorecard, find_preset
 from scs_eval.analyses.scorecard import scorecard as make_scorecard
 from scs_eval.errors import InputError
-from scs_eval.images import Images
+from scs_eval.images import Images, take
 from scs_eval.progress import Advance, Progress
 
 CARD_COST = {"fast": 3.5, "full": 30.0}  # of a scorecard, in sweeps of its images: measured; estimated by its queries
@@ -191,7 +191,7 @@ def _scorecard(
     few = slice(0, find_preset(preset).images or None)
     afresh = (result.eps.tolist(), torch.tensor(result.is_adversarial[:, few])) if result.independent else None
     return make_scorecard(
-        model, images[few], labels[few], eps=result.middle, attacks=attacks, preset=preset, label=result.label,
+        model, take(images, few), labels[few], eps=result.middle, attacks=attacks, preset=preset, label=result.label,
         reported=torch.from_numpy(~result.right_at(result.middle))[few], ids=torch.from_numpy(result.indices)[few],
         afresh=afresh, **options,
     )  # fmt: skip

@@ -28,7 +28,8 @@ class SaliencyResult(Result):
 
     method, reduce, target: the attribution, what becomes of its channels, and which class was asked about.
     indices: (n,) which images; labels, predictions, targets: (n,) positions in `classes`; labels −1 where unknown.
-    maps: (n, H, W) ≥ 0. images: (k, 3, H, W) the first k, which the figure shows.
+    maps: (m, H, W) ≥ 0, of the first m images (16,384 of 32 pixels, 334 of 224). images: (k, 3, H, W) the first k,
+        which the figure shows. blank, even: (n,) whether a map is 0, or the same, everywhere.
     gini, entropy, top_mass, class_correlation, max_sensitivity: (n,) as in `map_metrics`; NaN where there is none.
     seconds: per image, for the maps alone. network: its name in the zoo, if the model is called otherwise.
     totals, left_out: (n,) what the maps should add up to (the logit, or its change from black), and what of that is not
@@ -42,7 +43,7 @@ class SaliencyResult(Result):
         "labels": ("image",),
         "predictions": ("image",),
         "targets": ("image",),
-        "maps": ("image", "row", "column"),
+        "maps": ("kept", "row", "column"),
         "images": ("shown", "channel", "row", "column"),
         "gini": ("image",),
         "entropy": ("image",),
@@ -51,6 +52,8 @@ class SaliencyResult(Result):
         "max_sensitivity": ("image",),
         "totals": ("image",),
         "left_out": ("image",),
+        "blank": ("image",),
+        "even": ("image",),
     }
     model: str
     method: str
@@ -74,6 +77,15 @@ class SaliencyResult(Result):
     class_accuracy: Mapping[str, float] = field(default_factory=dict)
     totals: np.ndarray | None = None
     left_out: np.ndarray | None = None
+    blank: np.ndarray | None = None
+    even: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        """Before they were kept, there were the maps of all images."""
+        flat = self.maps.reshape(len(self.maps), -1)
+        for name, of_maps in (("blank", lambda: flat.max(1) == 0), ("even", lambda: np.ptp(flat, axis=1) == 0)):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, of_maps())
 
     @property
     def left_out_share(self) -> float | None:
@@ -84,9 +96,8 @@ class SaliencyResult(Result):
 
     def notes(self) -> list[str]:
         """What a reader should know of these maps: those that are empty or even, and what the others leave out."""
-        flat = self.maps.reshape(len(self.maps), -1)
-        empty, even = flat.max(1) == 0, np.ptp(flat, axis=1) == 0
-        whose, lines = f"of {len(flat)} maps of {self.model} by {self.method}", []
+        empty, even = np.asarray(self.blank), np.asarray(self.even)
+        whose, lines = f"of {len(empty)} maps of {self.model} by {self.method}", []
         if empty.any():
             why = METHODS[self.method].empty if self.method in METHODS else "the method finds nothing"
             lines.append(f"{empty.sum()} {whose} are 0 everywhere: {why}")
@@ -101,16 +112,16 @@ class SaliencyResult(Result):
 
     def table(self) -> pd.DataFrame:
         """One row: the mean and 95 % interval of every metric, how many maps are 0 everywhere."""
-        row: dict[str, object] = {"model": self.model, "method": self.method, "n": len(self.maps)}
+        row: dict[str, object] = {"model": self.model, "method": self.method, "n": len(self.targets)}
         for metric in METRICS:
             row.update(zip((metric, f"{metric}_low", f"{metric}_high"), self._mean(metric), strict=True))
-        blank = int((self.maps.reshape(len(self.maps), -1).max(1) == 0).sum())
+        blank = int(np.asarray(self.blank).sum())
         more = {} if self.left_out_share is None else {"left_out_share": self.left_out_share}
         return pd.DataFrame([{**row, "blank_maps": blank, **more}])
 
     def summary(self) -> pd.DataFrame:
         """Means with their intervals in brackets."""
-        row = {"model": self.model, "method": self.method, "n": str(len(self.maps))}
+        row = {"model": self.model, "method": self.method, "n": str(len(self.targets))}
         for head, metric in zip(HEADS, METRICS, strict=True):
             mean, low, high = self._mean(metric)
             row[head] = "" if np.isnan(mean) else f"{mean:.3f}" + ("" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]")

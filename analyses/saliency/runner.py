@@ -13,7 +13,7 @@ from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.completeness import totals
 from scs_eval.analyses.attribution.methods import MapOptions, find_method
 from scs_eval.analyses.attribution.own_methods import MethodLike, as_method_names, method_name
-from scs_eval.analyses.core.batching import images_at_once, slices
+from scs_eval.analyses.core.batching import images_at_once, maps_kept, slices
 from scs_eval.analyses.core.inference import BATCH, predict_logits
 from scs_eval.analyses.core.inputs import (
     ArrayLike,
@@ -97,11 +97,15 @@ def _check(data: Examples, classes: Sequence[str], target: str | int) -> None:
 def _explain_blocks(
     model: nn.Module, data: Examples, classes: Sequence[str], options: SaliencyOptions, *, method: str, seed: int
 ) -> dict[str, Any]:
-    """`_explain` of some hundred images at a time: no more are held, only their maps without channels."""
+    """`_explain` of some hundred images at a time: no more are held, and only the first ones' maps are kept."""
+    kept = max(maps_kept(data.images), options.rows)
     parts = [
-        _explain(model, data.images[part], data.labels[part], classes, options, method=method, seed=seed)
+        _explain(
+            model, data.images[part], data.labels[part], classes, options, method=method, seed=seed,
+            keep=max(0, kept - part.start),
+        )
         for part in slices(len(data.images), images_at_once(data.images, BLOCK))
-    ]
+    ]  # fmt: skip
     together: dict[str, Any] = {
         name: None if value is None else np.concatenate([part[name] for part in parts])
         for name, value in parts[0].items()
@@ -112,9 +116,9 @@ def _explain_blocks(
 
 def _explain(
     model: nn.Module, images: Tensor, labels: Tensor, classes: Sequence[str], options: SaliencyOptions, *, method: str,
-    seed: int,
+    seed: int, keep: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """The maps, what they are of, and their metrics: fields of the result."""
+    """The maps, of the first images, what they are of, and the metrics of all: fields of the result."""
     reduction = find_reduction(options.reduce)
     logits = _logits(model, images, len(classes))
     predictions, targets = logits.argmax(1), _targets(options.target, logits, labels, classes)
@@ -138,7 +142,9 @@ def _explain(
     return {
         "predictions": predictions.numpy(),
         "targets": targets.numpy(),
-        "maps": maps.numpy().astype(np.float32),
+        "maps": maps[:keep].numpy().astype(np.float32),  # a copy, or the others would stay
+        "blank": (maps.flatten(1).amax(1) == 0).numpy(),
+        "even": (maps.flatten(1).amax(1) == maps.flatten(1).amin(1)).numpy(),
         "gini": map_metrics.gini(maps.numpy()),
         "entropy": map_metrics.entropy(maps.numpy()),
         "top_mass": map_metrics.top_mass(maps.numpy()),

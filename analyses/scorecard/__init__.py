@@ -65,7 +65,7 @@ def scorecard(
     chosen = find_preset(preset)
     model, data = as_model(model), as_examples(images, labels, indices=ids)
     check_images(data.images)
-    pictures = data.images[:].float().cpu()  # every check asks all of them again
+    pictures = data.images.float().cpu() if isinstance(data.images, Tensor) else data.images
     with evaluating(model):
         classes = count_logits(model, pictures[:1])
         check_labels(data.labels, images=pictures, classes=[""] * classes)
@@ -131,5 +131,5 @@ def _checks(
 def _afresh(context: CheckContext, count: int) -> tuple[list[float], Tensor]:
     """Attacks afresh from ε/4 to 2ε: the values, and what broke at each (E, m)."""
     eps = np.geomspace(context.eps / 4, context.eps * 2, count).tolist()
-    logits = [context.answer(context.attacked(context.attack, which=context.right, eps=radius)) for radius in eps]
+    logits = [context.attacked(context.attack, which=context.right, eps=radius) for radius in eps]
     return eps, torch.stack([(part.argmax(1) != context.labels) | ~context.right for part in logits])

@@ -6,11 +6,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from scs_eval.analyses.core.batching import images_at_once
 from scs_eval.analyses.core.model_state import device_of
 from scs_eval.analyses.scorecard.check import FAIL, PASS, WARN, Check, at_most
 from scs_eval.analyses.scorecard.context import ROUNDING, CheckContext, full_range, loss_of
 
 SATURATED = 1e-3  # this near to 0 or 1 a sigmoid's gradient has lost all but a thousandth
+AT_ONCE = 128  # images whose gradients are taken together, fewer of large ones
 MOST_ZERO = 0.05  # share of images without a gradient, up to which it is a warning
 
 
@@ -49,8 +51,8 @@ def deterministic(context: CheckContext) -> Check:
 
 def gradients(context: CheckContext) -> Check:
     """Where the gradient is 0, NaN or infinite, an attack that follows it stands still."""
-    name = "gradients"
-    sizes = torch.cat([_gradient_sizes(context, part) for part in context.right.nonzero()[:, 0].split(128)])
+    name, at_once = "gradients", images_at_once(context.images, AT_ONCE)
+    sizes = torch.cat([_gradient_sizes(context, part) for part in context.right.nonzero()[:, 0].split(at_once)])
     zero, wild = int((sizes == 0).sum()), int((~sizes.isfinite()).sum())
     share = (zero + wild) / max(len(sizes), 1)
     verdict = PASS if share == 0 else WARN if share <= MOST_ZERO else FAIL
@@ -75,9 +77,9 @@ def nothing_at_zero(context: CheckContext) -> Check:
     settings = context.attack
     if settings.name == "pgd" and torch.equal(context.answer(context.images), context.logits):
         settings = replace(settings, steps=1)  # every further step would ask the same of the same images
-    images = context.attacked(settings, which=context.right, eps=0.0)
-    fooled = int((context.answer(images).argmax(1) != context.labels)[context.right].sum())
-    n = len(images)
+    logits = context.attacked(settings, which=context.right, eps=0.0)
+    fooled = int((logits.argmax(1) != context.labels)[context.right].sum())
+    n = len(logits)
     sentence = f"Attacked with ε = 0, {100 * (int(context.right.sum()) - fooled) / n:.1f} % are right, as when clean."
     if fooled:
         sentence = f"With ε = 0 the attack still breaks {fooled} of {n} images: the answer is not the image's alone."
@@ -107,11 +109,9 @@ def monotone(eps: Sequence[float], curve: Tensor) -> Check:
 
 def nothing_survives(context: CheckContext) -> Check:
     """With ε = 1 any image may become any other; an attack that fails then cannot follow the gradient."""
-    images = context.attacked(context.attack, which=context.right, eps=full_range(context.attack, context.images))
-    left = int((context.answer(images).argmax(1) == context.labels)[context.right].sum())
+    logits = context.attacked(context.attack, which=context.right, eps=full_range(context.attack, context.images))
+    left, n = int((logits.argmax(1) == context.labels)[context.right].sum()), len(logits)
     sentence = "No image survives an attack that may change everything."
     if left:
-        sentence = f"{left} of {len(images)} images survive an attack that may change everything: gradients are masked."
-    return Check(
-        "full range", at_most(left, len(images), points=0), f"{100 * left / len(images):.1f} % right", sentence
-    )
+        sentence = f"{left} of {n} images survive an attack that may change everything: gradients are masked."
+    return Check("full range", at_most(left, n, points=0), f"{100 * left / n:.1f} % right", sentence)

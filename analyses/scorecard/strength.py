@@ -13,7 +13,7 @@ from scs_eval.analyses.scorecard.adaptive import (
     unsharpened_gradient,
 )
 from scs_eval.analyses.scorecard.check import FAIL, PASS, WARN, Check, at_most, in_points, skipped
-from scs_eval.analyses.scorecard.context import CheckContext
+from scs_eval.analyses.scorecard.context import CheckContext, loss_of
 
 MANY, MORE = 0.6, 4  # share of right images that survive, from which on Square makes so many times the queries
 FURTHER, LARGE = 4, {"linf": 8 / 255, "l2": 1.0}  # the larger ε: so many times the chosen one, and at least this
@@ -44,8 +44,8 @@ def not_beaten(context: CheckContext, name: str, is_adversarial: Tensor, *, poin
 
 def fgsm(context: CheckContext) -> Check:
     """One step must not beat many."""
-    images = context.attacked(replace(context.attack, name="fgsm"), which=context.right)
-    return not_beaten(context, "FGSM", context.trial("FGSM", images))
+    logits = context.attacked(replace(context.attack, name="fgsm"), which=context.right)
+    return not_beaten(context, "FGSM", context.trial("FGSM", logits))
 
 
 def square(context: CheckContext, *, queries: int) -> Check:
@@ -58,15 +58,15 @@ def square(context: CheckContext, *, queries: int) -> Check:
         queries *= MORE
     settings = replace(context.attack, name="square", loss="margin", steps=queries, restarts=1)
     name, left = "Square (no gradients)", context.survivors & context.right
-    images = context.attacked(settings, which=left)
-    missed = int((context.answer(images).argmax(1) != context.labels)[left].sum())
+    logits = context.attacked(settings, which=left)
+    missed = int((logits.argmax(1) != context.labels)[left].sum())
     if missed == 0:  # then it breaks no more than the curve, however many of the others: they need not be attacked
-        context.trial("the curve's, then Square", images, on_top=True)
+        context.trial("the curve's, then Square", logits, on_top=True)
         sentence = f"{queries} queries break 0 of the {int(left.sum())} images that the curve leaves right."
         return Check(name, PASS, f"0 of {int(left.sum())}", sentence)
     broken = context.right & ~left
-    images[broken] = context.attacked(settings, which=broken)[broken]
-    check = not_beaten(context, name, context.trial("Square", images), points=0.2)
+    logits[broken] = context.attacked(settings, which=broken)[broken]
+    check = not_beaten(context, name, context.trial("Square", logits), points=0.2)
     return check._replace(sentence=f"{queries} queries. {check.sentence}")
 
 
@@ -76,27 +76,28 @@ def square_beyond(context: CheckContext, *, queries: int) -> Check:
     Square, on what PGD leaves there: nothing, unless the gradient leads nowhere.
     """
     name, eps = "Square at a larger ε", max(FURTHER * context.eps, LARGE[context.attack.norm])
-    left = context.answer(context.attacked(context.pgd, which=context.right, eps=eps)).argmax(1) == context.labels
+    left = context.attacked(context.pgd, which=context.right, eps=eps).argmax(1) == context.labels
     left &= context.right
     if not left.any():
         return Check(name, PASS, "–", f"PGD leaves nothing at ε = {eps:.3g}.")
     settings = replace(context.attack, name="square", loss="margin", steps=queries, restarts=1, targeted=False)
-    images = context.attacked(settings, which=left, eps=eps)
-    fooled, n = int((context.answer(images).argmax(1) != context.labels)[left].sum()), len(left)
+    logits = context.attacked(settings, which=left, eps=eps)
+    fooled, n = int((logits.argmax(1) != context.labels)[left].sum()), len(left)
     sentence = f"Of {int(left.sum())} images that PGD leaves at ε = {eps:.3g}, {queries} queries break {fooled}."
     return Check(name, at_most(fooled, n, points=1), in_points(-fooled, n), sentence)
 
 
 def random_search(context: CheckContext, *, points: int) -> Check:
     """Random images in the ball must not break what the curve's attack could not: corners and inside, half each."""
-    images, fooled = context.images.clone(), 0
+    logits, fooled = context.logits.clone(), 0
     for row in context.survivors.nonzero()[:, 0].tolist():
         cloud = _cloud(context, row, points)
-        wrong = (context.answer(cloud).argmax(1) != context.labels[row]).nonzero()[:, 0]
+        answers = context.answer(cloud)
+        wrong = (answers.argmax(1) != context.labels[row]).nonzero()[:, 0]
         if len(wrong):
-            images[row], fooled = cloud[wrong[0]], fooled + 1
-    context.trial("the curve's, then random search", images, on_top=True)
-    left, n = int(context.survivors.sum()), len(images)
+            logits[row], fooled = answers[wrong[0]], fooled + 1
+    context.trial("the curve's, then random search", logits, on_top=True)
+    left, n = int(context.survivors.sum()), len(logits)
     sentence = f"{points} random images in the ball of each of the {left} survivors break {fooled} of them."
     return Check("random search", at_most(fooled, n, points=0), f"{fooled} of {left}", sentence)
 
@@ -109,10 +110,10 @@ def loss_converged(context: CheckContext) -> list[Check]:
     if not which.any():
         none = "Nothing survives, so there is no loss left to settle."
         return [Check(last, PASS, "–", none), Check(double, PASS, in_points(0, len(which)), none)]
-    images, trace = context.losses(settings, which=which)
-    fooled = int((context.trial(f"the curve's, then {settings.steps} steps of PGD", images, on_top=True) & which).sum())
+    logits, trace = context.losses(settings, which=which)
+    fooled = int((context.trial(f"the curve's, then {settings.steps} steps of PGD", logits, on_top=True) & which).sum())
     more = f"{settings.steps} steps break {fooled} images that the curve's attack missed."
-    clean = context.loss(context.images)[which].double()
+    clean = loss_of(context.logits, context.labels, context.attack.loss)[which].double()
     return [
         _settled(last, clean, trace, settings.steps),
         Check(double, at_most(fooled, len(which), points=1), in_points(-fooled, len(which)), more),
@@ -136,8 +137,8 @@ def losses_agree(context: CheckContext, *, plain: Tensor) -> Check:
     One-sided: a weaker loss says nothing against the curve, and a curve that its polish took below both is not refuted.
     """
     other = "margin" if context.pgd.loss == "ce" else "ce"
-    images = context.attacked(replace(context.pgd, loss=other), which=context.right)
-    is_adversarial, n = context.trial(f"PGD, loss {other}", images), len(plain)
+    logits = context.attacked(replace(context.pgd, loss=other), which=context.right)
+    is_adversarial, n = context.trial(f"PGD, loss {other}", logits), len(plain)
     more = int(is_adversarial.sum()) - max(int(plain.sum()), int(context.reported.sum()))
     sentence = f"PGD leaves {_percent(~plain)} right with the loss {context.pgd.loss},"
     sentence += f" {_percent(~is_adversarial)} with {other}, the curve {_percent(context.survivors)}."
@@ -150,8 +151,8 @@ def transfer(context: CheckContext, twin: nn.Module | None, *, name: str) -> Che
     if twin is None:
         return skipped("transfer from the convolution twin", "No trained convolution twin.")
     everything = torch.ones_like(context.right)
-    images = context.attacked(context.pgd, which=everything, model=twin, stop_early=False)
-    return not_beaten(context, "transfer from the convolution twin", context.trial(f"transfer from {name}", images))
+    logits = context.attacked(context.pgd, which=everything, model=twin, stop_early=False)
+    return not_beaten(context, "transfer from the convolution twin", context.trial(f"transfer from {name}", logits))
 
 
 def adaptive(context: CheckContext) -> list[Check]:
@@ -160,8 +161,8 @@ def adaptive(context: CheckContext) -> list[Check]:
         return [skipped(f"adaptive: {name}", "No layer is sharpened.") for name in ADAPTIVE]
     checks = []
     for name, made in ADAPTIVE.items():
-        images = context.attacked(context.pgd, which=context.right, model=made(context.model))
-        checks.append(not_beaten(context, f"adaptive: {name}", context.trial(name, images)))
+        logits = context.attacked(context.pgd, which=context.right, model=made(context.model))
+        checks.append(not_beaten(context, f"adaptive: {name}", context.trial(name, logits)))
     return checks
 
 

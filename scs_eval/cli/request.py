@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.cli.cluster_request import cluster_options, part_options, submit_request
 from scs_eval.cli.data_request import ALL_IMAGES, DataRequest, data_settings
 from scs_eval.cli.output import finish, folder_name, out_option, say
 from scs_eval.cli.params import MODEL, SEED, options_from, source_options
 from scs_eval.errors import InputError, did_you_mean
 from scs_eval.models.loading.sources import UNTRAINED, ModelSource, NamedModel, parse_sources
+from scs_eval.progress import log_lines
 
 if TYPE_CHECKING:
     from scs_eval.analyses.core.result import Result
@@ -242,7 +244,8 @@ def request_options(
             if cluster_option:
                 raise InputError("--cluster-option needs --cluster slurm or local")
             alone = only is not None and not together
-            return function(*arguments, request=request.alone() if alone else request, **options)
+            with log_lines(analysis) if analysis in ENTRIES else nullcontext():  # a page that is served is silent
+                return function(*arguments, request=request.alone() if alone else request, **options)
 
         own = list(getattr(wrapper, "__click_params__", ()))  # in the help they stand behind the models
         wrapper.__click_params__ = []  # type: ignore[attr-defined]

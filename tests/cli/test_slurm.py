@@ -57,12 +57,16 @@ def free_port() -> int:
         return int(each.getsockname()[1])
 
 
-def until(condition, *, seconds: float, what: str) -> None:
-    for _ in range(int(seconds)):
+def until(condition, *, what: str, seconds: float = 2400, logs: Path | None = None) -> None:
+    """Wait for what may take long on a busy machine; if it never comes, say what the jobs printed."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
         if condition():
             return
         time.sleep(1)
-    pytest.fail(f"{what}: not within {seconds} s\n{subprocess.run(['squeue'], capture_output=True, text=True).stdout}")
+    printed = [] if logs is None else sorted([*logs.rglob("*_log.out"), *logs.rglob("*_log.err")])
+    tails = "\n".join(f"{path.name}: {path.read_text()[-1000:]}" for path in printed)
+    pytest.fail(f"{what}: not within {seconds} s\n{output('squeue')}\n{tails}")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,10 +86,18 @@ def slurm(tmp_path_factory):
         patch.setenv("OMP_NUM_THREADS", "1")
         subprocess.run(["slurmctld", "-f", str(folder / "slurm.conf"), "-i"], check=True)
         subprocess.run(["slurmd", "-f", str(folder / "slurm.conf"), "-N", "c1"], check=True)
-        until(lambda: "idle" in output("sinfo"), seconds=30, what="a node that is idle")
+        until(lambda: "idle" in output("sinfo"), seconds=300, what="a node that is idle")
         yield
         for name in ("slurmd", "slurmctld"):
             os.kill(int((folder / f"{name}.pid").read_text()), 15)
+
+
+@pytest.fixture(autouse=True)
+def empty_queue(slurm):
+    """No test waits for a job that another one left."""
+    yield
+    subprocess.run(["scancel", "--user", "root"], check=True)
+    until(lambda: not output("squeue", "--noheader"), what="an empty queue")
 
 
 def output(*words: str) -> str:
@@ -94,7 +106,7 @@ def output(*words: str) -> str:
 
 def submitted(folder: Path, *words: str, partition: str = "low", **options: object) -> dict[str, str]:
     """Submit a command from a folder; label → job."""
-    parameters = {"slurm_partition": partition, "timeout_min": 20, "mem_gb": 3, **options}
+    parameters = {"slurm_partition": partition, "timeout_min": 60, "mem_gb": 3, **options}
     chosen = [part for key, value in parameters.items() for part in ("--cluster-option", f"{key}={value}")]
     done = subprocess.run([*RUN, *words, "--cluster", "slurm", *chosen], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -108,7 +120,7 @@ def test_an_array_and_its_merge_give_one_machines_result(tmp_path, tasks):
     jobs = submitted(tmp_path, *words, "--out", "many", tasks_per_node=tasks)
     assert len({number.split("_")[0] for label, number in jobs.items() if label in MODELS}) == 1  # one array
     assert submitted(tmp_path, *words, "--out", "many", tasks_per_node=tasks) == jobs  # and not a second time
-    until((tmp_path / "many" / "run.json").exists, seconds=600, what="the merged result")
+    until((tmp_path / "many" / "run.json").exists, what="the merged result", logs=tmp_path)
     assert_same(tmp_path / "one", tmp_path / "many")
     if tasks == 2:
         (logs,) = tmp_path.glob(".many.parts-*/submitit")
@@ -119,21 +131,21 @@ def test_an_array_and_its_merge_give_one_machines_result(tmp_path, tasks):
 def test_a_training_goes_on_where_it_was_stopped(tmp_path, how):
     """SLURM holds a requeued job for two minutes, so this takes several."""
     data = training_folder(tmp_path / "data", train=64, val=4, size=(40, 40))
-    words = ["--data", str(data), "--epochs", "12", "--batch-size", "8", "--workers", "0", "--checkpoint-every", "1",
+    words = ["--data", str(data), "--epochs", "60", "--batch-size", "8", "--workers", "0", "--checkpoint-every", "1",
              "--image-size", "32", "--eval-size", "32", "--eval-resize", "36", "--device", "cpu"]  # fmt: skip
     subprocess.run(
         [*RUN, "zoo", "train", MODELS[0], *words, "--out", "alone"], cwd=tmp_path, check=True, capture_output=True
     )
     (number,) = submitted(tmp_path, "zoo", "train", MODELS[0], *words, "--out", "jobs").values()
     run = tmp_path / "jobs" / MODELS[0]
-    until((run / "checkpoint.pt").exists, seconds=300, what="a first checkpoint")
+    until((run / "checkpoint.pt").exists, what="a first checkpoint", logs=tmp_path)
     if how == "requeue":
         subprocess.run(["scancel", "--signal=USR2", "--full", number], check=True)  # as when the time is up
     else:
         wait = ["sbatch", "--partition=high", "--cpus-per-task=2", "--mem=7000", "--wrap", "sleep 20"]
         subprocess.run(wait, check=True, cwd=tmp_path, capture_output=True)
-    until(lambda: "PENDING" in output("squeue", "-h", "-o", "%T", "-j", number), seconds=200, what="it waits again")
-    until((run / f"{MODELS[0]}.safetensors").exists, seconds=900, what="the end of the training")
+    until(lambda: "PENDING" in output("squeue", "-h", "-o", "%T", "-j", number), what="it waits again")
+    until((run / f"{MODELS[0]}.safetensors").exists, what="the end of the training", logs=tmp_path)
     alone, resumed = (
         load_file(folder / MODELS[0] / f"{MODELS[0]}.safetensors") for folder in (tmp_path / "alone", tmp_path / "jobs")
     )

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from scs_eval import progress as module
-from scs_eval.progress import CostProgress, progress
+from scs_eval.progress import CostProgress, log_lines, progress
 
 
 class Terminal(io.StringIO):
@@ -62,6 +62,34 @@ def test_a_long_log_has_a_line_even_while_one_step_takes_long(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > 1
     assert lines[0].startswith("pgd: 1,500 of 2,000, about 0 s left")  # 500 more in as long as the 500 since took
+
+
+def test_a_command_has_lines_before_and_after_it_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "FIRST_LINE", 0.01)
+    monkeypatch.setattr(module, "EVERY_LINE", 0.01)
+    with log_lines("pgd"):
+        time.sleep(0.1)
+        with progress("sweep", 8):
+            time.sleep(0.1)
+        time.sleep(0.1)
+    kinds = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert [kind for kind, before in zip(kinds, ["", *kinds], strict=False) if kind != before] == [
+        "pgd",
+        "sweep",
+        "pgd",
+    ]
+
+
+def test_of_several_processes_the_first_talks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "FIRST_LINE", 0.01)
+    monkeypatch.setenv("RANK", "1")
+    with log_lines("pgd"):
+        time.sleep(0.1)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_closed_log_ends_no_work(monkeypatch: pytest.MonkeyPatch) -> None:

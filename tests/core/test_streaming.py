@@ -13,9 +13,13 @@ from torch.utils.data import Dataset
 import scs_eval
 from scs_eval import images as streaming
 from scs_eval import load_data
+from scs_eval.analyses import catalogue
 from scs_eval.analyses.attacks.config import Attack
+from scs_eval.analyses.certify import CertifyOptions
+from scs_eval.analyses.core import batching
 from scs_eval.analyses.core.batching import images_at_once
 from scs_eval.analyses.core.result import Result
+from scs_eval.analyses.detect import DetectOptions
 from scs_eval.errors import InputError
 
 COUNT, SIDE, CLASSES = 40, 16, ("a", "b", "c", "d", "e")
@@ -74,16 +78,57 @@ ANALYSES = {
         model, *data, eps=EPS, attacks=[Attack(steps=2)], scorecard=None, options=scs_eval.PgdOptions(shown=4), **names
     ),
     "scorecard": lambda model, *data, **names: scs_eval.scorecard(model, *data, eps=0.02, attacks=[Attack(steps=2)]),
+    "calibration": lambda model, *data, **names: scs_eval.calibration(model, *data, bins=3, batch_size=7, **names),
+    "corruptions": lambda model, *data, **names: scs_eval.corruptions(
+        model, *data, names=["fog", "contrast"], batch_size=6, **names
+    ),
+    "detect": lambda model, *data, **names: scs_eval.detect(
+        model, *data, options=DetectOptions(eps=(0.05,), stages=("0",), batch_size=7), **names
+    ),
+    "certify": lambda model, *data, **names: scs_eval.certify(
+        model, *data, options=CertifyOptions(samples=20, guesses=5, draws=1), **names
+    ),
     "compare": compared,
 }
 
 
 def same(one: Any, other: Any) -> None:
-    """All arrays and tables, but for seconds."""
+    """All arrays and tables, but for seconds and what the images are called."""
     assert one.arrays().keys() == other.arrays().keys()
     for name, values in one.arrays().items():
         np.testing.assert_array_equal(values, other.arrays()[name], err_msg=name)
-    assert one.table().equals(other.table())
+    alone, beside = (result.table().drop(columns=["fitted_on"], errors="ignore") for result in (one, other))
+    assert alone.equals(beside)
+
+
+def test_every_analysis_of_images_is_here():
+    grids = {"localisation", "attacked"}  # in the next test; a part of compare, whose images are those of the grids
+    assert {*catalogue.compared(), "neurons", "scorecard", "compare"} - grids == {*ANALYSES}
+
+
+@pytest.mark.parametrize("name", sorted({*ANALYSES} - {"compare"}))
+def test_no_analysis_asks_for_all_images_at_once(model, data, name, monkeypatch):
+    """Of 80 images that count as large, so that all batches but the chunks of attacks are small."""
+    monkeypatch.setattr(batching, "FULL_BATCH", SIDE**2 // 25)  # as if they had 480 pixels
+    monkeypatch.setattr(batching, "KEPT_BYTES", 1)
+    many = data.subset(torch.arange(COUNT).repeat(2))
+    many = scs_eval.ImageData(many.images, many.labels, many.classes, torch.arange(2 * COUNT), "again")
+    asked, get, read = [], streaming.StreamedImages.__getitem__, streaming.StreamedImages.batches
+
+    def listening_get(images, positions):
+        asked.append(streaming._numbers(positions, len(images)).size)
+        return get(images, positions)
+
+    def listening_read(images, parts):
+        asked.extend(streaming._numbers(part, len(images)).size for part in parts)
+        return read(images, parts)
+
+    monkeypatch.setattr(streaming.StreamedImages, "__getitem__", listening_get)
+    monkeypatch.setattr(streaming.StreamedImages, "batches", listening_read)
+    kept = {"kept": 3} if name == "contributions" else {}
+    ANALYSES[name](model, many, **kept)
+    assert asked
+    assert max(asked) <= 32, "no more than a chunk of an attack"
 
 
 @pytest.mark.parametrize("name", ANALYSES)

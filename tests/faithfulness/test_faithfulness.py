@@ -16,9 +16,11 @@ from torch import Tensor, nn
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.metric_records import family
 from scs_eval.analyses.attribution.score_table import score_table
+from scs_eval.analyses.core import batching as batching_module
 from scs_eval.analyses.core.result import load_result, side_by_side
 from scs_eval.analyses.core.statistics import holm, mean_interval, paired_test
 from scs_eval.analyses.faithfulness import FaithfulnessOptions, faithfulness
+from scs_eval.analyses.faithfulness import runner as runner_module
 from scs_eval.analyses.faithfulness.pixel_curves import BASELINES, ORDERS, area
 from scs_eval.analyses.faithfulness.result import FaithfulnessComparison, FaithfulnessResult
 from scs_eval.cli.commands import faithfulness as cli
@@ -203,7 +205,7 @@ def test_model_is_left_as_it_was(failing: bool) -> None:
     options: dict[str, Any] = {"classes": CLASSES, "methods": ("grad", "gradcam"), "options": few}
     if failing:
         with pytest.raises(ZeroDivisionError):
-            faithfulness(model, IMAGES, progress=lambda count: 1 / (count - 1), **options)
+            faithfulness(model, IMAGES, progress=lambda count: 1 / (count - len(IMAGES)), **options)
     else:
         faithfulness(model, IMAGES, **options)
     assert [module.training for module in model.modules()] == modes
@@ -214,6 +216,25 @@ def test_model_is_left_as_it_was(failing: bool) -> None:
     assert list(model[2]._forward_hooks) == [hooked.id]
     assert not any(module._forward_pre_hooks or module._backward_hooks for module in model.modules())
     assert torch.equal(torch.get_rng_state(), noise)
+
+
+def test_some_images_after_the_others_give_the_same_and_keep_few_maps(
+    found: FaithfulnessResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "BLOCK", 3)
+    monkeypatch.setattr(batching_module, "KEPT_BYTES", 2 * 4 * 64)  # of two images
+    told: list[int] = []
+    blocks = result(progress=told.append)
+    assert told == [3, 1] * 5  # of each method and control
+    assert blocks.maps.shape == (5, 2, 8, 8)
+    whole = found.arrays()
+    for name, values in blocks.arrays().items():
+        expected = whole[name][:, :2] if name == "maps" else whole[name]
+        close = {"rtol": 1e-4, "atol": 1e-6}  # fp32 in batches of another size
+        np.testing.assert_allclose(values, expected, **close, err_msg=name)
+    old = replace(found, sparseness=None, complexity=None)
+    for name, values in old.more_scores.items():  # of before, with the maps of all images
+        np.testing.assert_allclose(values, found.more_scores[name], rtol=1e-5, err_msg=name)
 
 
 def test_unsuitable_methods_are_recorded_or_raise() -> None:

@@ -51,7 +51,7 @@ def logistic(value: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("baseline", ["black", "mean"])
 def test_curves_of_a_linear_model_have_a_closed_form(baseline: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(curves_module, "PASSES_AT_ONCE", 7)  # batches that end amid an image
+    monkeypatch.setattr(curves_module, "versions_at_once", lambda _: 7)  # batches that end amid an image
     model, images = Weighted(4, 5), pictures(3, 4, 5)
     x, w = images.numpy(), model.weight.detach().numpy()
     base = np.zeros_like(x) if baseline == "black" else np.broadcast_to(x.mean((2, 3), keepdims=True), x.shape)
@@ -203,7 +203,7 @@ def test_infidelity_is_captums(scale: bool, monkeypatch: pytest.MonkeyPatch) -> 
     options = {"gradient": False, "scale": scale, "sigma": 0.1, "samples": 20, "seed": 5}
     found = infidelity(model, images, asked, maps, **options)
     torch.testing.assert_close(found, expected.detach())
-    monkeypatch.setattr(infidelity_module, "PASSES_AT_ONCE", 6)  # several passes, the same noise
+    monkeypatch.setattr(infidelity_module, "versions_at_once", lambda _: 6)  # several passes, the same noise
     torch.testing.assert_close(infidelity(model, images, asked, maps, **options), found)
     alone = infidelity(model, images[1:], asked[1:], maps[1:], **options)
     torch.testing.assert_close(alone, found[1:])

@@ -131,7 +131,7 @@ def test_table_has_means_with_intervals() -> None:
     for metric in ("gini", "entropy", "top_mass", "class_correlation", "max_sensitivity"):
         assert row[metric] == pytest.approx(getattr(found, metric).mean())
         assert row[f"{metric}_low"] < row[metric] < row[f"{metric}_high"]
-    blank = replace(found, maps=np.zeros_like(found.maps), class_correlation=np.full(5, np.nan))
+    blank = replace(found, maps=np.zeros_like(found.maps), blank=None, class_correlation=np.full(5, np.nan))
     assert blank.table()["blank_maps"].item() == 5
     assert np.isnan(blank.table()["class_correlation"].item())
 

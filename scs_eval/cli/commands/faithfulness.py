@@ -72,10 +72,11 @@ def run_all(session: Session, choice: FaithfulnessChoice, options: FaithfulnessO
 
     default_n = min(map(images_for, choice.methods))
     results, reasons = [], []
-    with progress("faithfulness", len(session.models) * (len(choice.methods) + CONTROLS)) as advance:
+    every = {name: session.images(name, class_name=choice.class_name, default_n=default_n) for name in session.models}
+    with progress("faithfulness", sum(map(len, every.values())) * (len(choice.methods) + CONTROLS)) as advance:
         for name, named in session.models.items():
             advance(0, name)
-            data = session.images(name, class_name=choice.class_name, default_n=default_n)
+            data = every[name]
             try:
                 run = partial(
                     faithfulness, named.model, data, targets_of(data, choice.target), methods=choice.methods,
