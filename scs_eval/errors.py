@@ -1,6 +1,9 @@
-"""The one exception for a wrong request, and how its message suggests a name."""
+"""The one exception for a wrong request, how its message suggests a name, and what arguments are checked for alike."""
 
+import math
 from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
 
 LONGEST_MESSAGE = 800  # characters; what a user or a file wrote may be as long as it likes
 
@@ -63,3 +66,58 @@ def check_name(name: str, *, what: str) -> None:
         raise InputError(f"expected a {what} of 1 to {LONGEST_NAME} characters, got {shown}; choose another name")
     if not name.isprintable():  # control characters and what is not UTF-8
         raise InputError(f"expected a {what} of printable UTF-8 characters, got {name!a}; choose another name")
+
+
+def check_text(**texts: object) -> None:
+    """Raise unless every argument is text."""
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise InputError(f"expected {name} as text, got {brief(text)}")
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value counts something; True does not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number; True is none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_whole(least: int, **numbers: Any) -> None:
+    """Raise unless every argument is a whole number, and at least so large."""
+    for name, number in numbers.items():
+        if not is_whole(number) or number < least:
+            raise InputError(f"expected {name} as a whole number of at least {least}, got {brief(number)}")
+
+
+def check_positive(**numbers: Any) -> None:
+    """Raise unless every argument is a finite number above 0."""
+    for name, number in numbers.items():
+        if not is_number(number) or number <= 0:
+            raise InputError(f"expected {name} as a finite number above 0, got {brief(number)}")
+
+
+def check_one_of(known: Iterable[Any], **arguments: object) -> None:
+    """Raise unless every argument is one of what is known."""
+    known = tuple(known)
+    for name, value in arguments.items():
+        if not any(type(value) is type(item) and value == item for item in known):
+            raise InputError(f"expected {name} as one of {', '.join(map(str, known))}, got {brief(value)}")
+
+
+def several(**arguments: Any) -> list[Any]:
+    """The items of an argument that wants several; text, or one alone, raises."""
+    ((name, items),) = arguments.items()
+    try:
+        if not isinstance(items, str | bytes):
+            return list(items)
+    except TypeError:  # one alone, or an array without axes
+        pass
+    raise InputError(f"expected {name} as a list, got {brief(items)}")
+
+
+def brief(value: object) -> str:
+    """A value for a message, cut where it is long."""
+    return f"{value!r:.60}"

@@ -1,8 +1,6 @@
 """Files that are there whole or not at all, also after a kill or a crash of the machine, and a lock. No torch here."""
 
-import ctypes
 import errno
-import hashlib
 import os
 import platform
 import re
@@ -49,6 +47,8 @@ def write_text(path: Path, text: str) -> None:
 
 def temporary_path(path: Path) -> Path:
     """A hidden path beside `path` that says which process it belongs to; short, however long the name is."""
+    import hashlib  # here, as ctypes below: `scs-eval --help` starts without them
+
     digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:12]
     process = os.getpid()
     return path.with_name(f".scs-eval-{digest}.{_HOST}.{process}-{_start_of(process)}.{next(_COUNTER)}")
@@ -95,6 +95,8 @@ def sync(path: Path) -> None:
 def exchange(first: Path, other: Path) -> bool:
     """Swap two paths in a single step, if the system can (Linux, on most file systems); whether it did."""
     try:
+        import ctypes
+
         swap = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
         return False

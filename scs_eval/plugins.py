@@ -9,23 +9,20 @@ Groups are scs_eval.methods, .attacks, .metrics, .data, .models and .analyses. A
 group takes, or anything whose import registers it by that name.
 """
 
-import hashlib
 import importlib.util
 import inspect
-import logging
 import sys
 import warnings
 from collections.abc import Iterator, MutableMapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Generic, TypeVar
 
 from scs_eval.errors import InputError, check_name, did_you_mean
-from scs_eval.files import real_path
 
 T = TypeVar("T")
-LOG = logging.getLogger(__name__)
 
 
 class Registry(MutableMapping[str, T], Generic[T]):
@@ -80,6 +77,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
         if self._asked:
             return
         self._asked = True
+        if not packages_offer(tuple(sys.path)):
+            return
         from importlib.metadata import entry_points
 
         for entry in entry_points(group=self.group):
@@ -96,7 +95,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
                     stacklevel=2,
                 )
             else:
-                LOG.info("plugin %s = %s is %s", entry.name, entry.value, self.noun)
+                _log("plugin %s = %s is %s", entry.name, entry.value, self.noun)
 
     def __getitem__(self, name: str) -> T:
         if name not in self._records:
@@ -119,11 +118,26 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return len(self._records)
 
 
+def _log(message: str, *details: object) -> None:
+    from logging import getLogger  # here, as hashlib below: `scs-eval --help` starts without them
+
+    getLogger(__name__).info(message, *details)
+
+
+@cache
+def packages_offer(paths: tuple[str, ...]) -> bool:
+    """Whether an installed package has entry points for us: importing importlib.metadata takes longer than to look."""
+    files = (file for path in paths for file in Path(path or ".").glob("*-info/entry_points.txt"))
+    return any(b"[scs_eval." in file.read_bytes() for file in files)
+
+
 def code_digest(function: object) -> str:
     """A digest of the file that a function is defined in, so that kept work is not taken for that of other code.
 
     Of a function without a file, as in a notebook, its own source; empty where there is neither.
     """
+    from hashlib import sha256
+
     code = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
     try:
         source = Path(inspect.getfile(code)).read_bytes()
@@ -132,7 +146,7 @@ def code_digest(function: object) -> str:
             source = inspect.getsource(code).encode()
         except (TypeError, OSError):
             return ""
-    return hashlib.sha256(source).hexdigest()[:16]
+    return sha256(source).hexdigest()[:16]
 
 
 def _place(origin: object) -> str | None:
@@ -174,6 +188,8 @@ def names_from_outside() -> dict[str, list[str]]:
     names = {}
     for kind, location in REGISTRIES.items():
         module, _, registry = location.partition(":")
+        if module not in sys.modules and not packages_offer(tuple(sys.path)):
+            continue  # nobody can have registered anything there
         names[kind] = getattr(import_module(module), registry).from_outside()
     return {kind: some for kind, some in names.items() if some}
 
@@ -197,8 +213,10 @@ def load_plugin(path: str | Path) -> ModuleType:
     >>> bool((scs_eval.attribute(model, data.images, data.labels, method="bright") == data.images).all())
     True
     """
+    from scs_eval.files import real_path  # here: `scs-eval --help` starts without it
+
     file = real_path(Path(path))
     if file not in _LOADED:
         _LOADED[file] = module_of_file(file)
-        LOG.info("plugin %s loaded", file)
+        _log("plugin %s loaded", file)
     return _LOADED[file]

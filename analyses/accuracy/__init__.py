@@ -13,8 +13,7 @@ from scs_eval.analyses.core.batching import images_at_once, map_images
 from scs_eval.analyses.core.inference import BATCH
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, check_names, logits_of
-from scs_eval.errors import InputError
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request, logits_of
 from scs_eval.progress import Progress
 
 LIKELIEST = 3  # classes of an image whose probabilities are kept
@@ -45,13 +44,11 @@ def accuracy(
     >>> len(result.correct)
     20
     """
-    check_names(label=label)
+    check_request(label=label, batch_size=batch_size)
     model, data = as_model(model), as_examples(images, labels, classes=classes)
     check_images(data.images)
     names = data.class_names(model)
     check_labels(data.labels, images=data.images, classes=names)
-    if batch_size is not None and batch_size < 1:
-        raise InputError(f"expected a batch size of at least 1, got {batch_size}")
     size = images_at_once(data.images, BATCH) if batch_size is None else batch_size
 
     def outcome(batch: Tensor, part: slice) -> tuple[Tensor, ...]:

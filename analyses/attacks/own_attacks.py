@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from scs_eval.analyses.attacks.config import Attack, parse_attacks
 from scs_eval.analyses.attacks.kinds import ATTACKS, PASSED, AttackFunction, AttackKind, find_attack
-from scs_eval.errors import InputError, did_you_mean
+from scs_eval.errors import InputError, did_you_mean, several
 
 AttackLike = str | Attack | AttackFunction
 TRAITS = tuple(item.name for item in fields(AttackKind) if item.name not in ("name", "function"))
@@ -68,7 +68,10 @@ def as_attacks(attacks: Sequence[AttackLike]) -> tuple[Attack, ...]:
     """Attacks as they are; what a name or a function stands for, with its usual budget."""
     if isinstance(attacks, str | Attack) or callable(attacks):
         attacks = (attacks,)
-    return tuple(attack for asked in attacks for attack in _attacks(asked))
+    chosen = tuple(attack for asked in several(attacks=attacks) for attack in _attacks(asked))
+    if not chosen:
+        raise InputError("expected attacks, got none")
+    return chosen
 
 
 def _attacks(asked: AttackLike) -> tuple[Attack, ...]:
@@ -76,7 +79,7 @@ def _attacks(asked: AttackLike) -> tuple[Attack, ...]:
         return (asked,)
     if isinstance(asked, str):
         return parse_attacks(asked)
-    name = next((name for name, kind in ATTACKS.items() if kind.function is asked), None)
+    name = next((name for name, kind in ATTACKS.items() if asked is not None and kind.function is asked), None)
     if name is None:
         kind = as_kind(asked)
         if kind.name in ATTACKS:

@@ -22,7 +22,7 @@ from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.model_state import evaluating
 from scs_eval.analyses.core.parallel import gather_dicts, processes, share_size, shared_map
 from scs_eval.analyses.core.validation import check_images, check_labels, count_logits
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, several
 from scs_eval.images import Images
 from scs_eval.progress import Progress
 
@@ -140,16 +140,17 @@ def sweep(
 
 def check_grid(eps: Sequence[float]) -> np.ndarray:
     """(E,) the grid, if it is finite, not negative and rising."""
+    values = several(eps=eps)
     try:
-        grid = np.asarray(list(eps), dtype=np.float64)
+        grid = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"expected values of ε as a list of numbers, got {eps!r:.60}") from error
+        raise InputError(f"expected eps as a list of numbers, got {eps!r:.60}") from error
     if grid.ndim != 1 or len(grid) == 0:
-        raise InputError("expected at least one ε, got none")
+        raise InputError("expected eps with at least one ε, got none")
     if not (np.isfinite(grid).all() and (grid >= 0).all()):
-        raise InputError(f"expected every ε finite and at least 0, got {grid.min():g} to {grid.max():g}")
+        raise InputError(f"expected every ε of eps finite and at least 0, got {grid.min():g} to {grid.max():g}")
     if (np.diff(grid) <= 0).any():
-        raise InputError(f"expected rising values of ε, got {grid[0]:g} … {grid[-1]:g}; put the smallest first")
+        raise InputError(f"expected eps as rising values of ε, got {grid[0]:g} … {grid[-1]:g}; put the smallest first")
     return grid
 
 

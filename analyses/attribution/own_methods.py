@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, overload
 
 from scs_eval.analyses.attribution.methods import CAPTUM, METHODS, PASSED, MapOptions, Method, find_method
-from scs_eval.errors import InputError, did_you_mean
+from scs_eval.errors import InputError, did_you_mean, several
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -66,8 +66,8 @@ def method_name(method: MethodLike) -> str:
 
 def as_method_names(methods: MethodLike | Sequence[MethodLike]) -> tuple[str, ...]:
     """The names of one method or several, each once."""
-    several = (methods,) if isinstance(methods, str | Method) or callable(methods) else methods
-    names = tuple(dict.fromkeys(map(method_name, several)))
+    asked = (methods,) if isinstance(methods, str | Method) or callable(methods) else methods
+    names = tuple(dict.fromkeys(map(method_name, several(methods=asked))))
     if not names:
         raise InputError("expected a method, got none")
     return names

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from scs_eval.analyses.attribution.metric_records import METRICS, PASSED, Metric, MetricFunction, find_metric
-from scs_eval.errors import InputError, did_you_mean
+from scs_eval.errors import InputError, did_you_mean, several
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -71,7 +71,7 @@ def as_record(function: Any, name: str = "", **traits: Any) -> Metric:
 
 def as_metrics(metrics: Sequence[MetricLike]) -> tuple[Metric, ...]:
     """The metrics from outside that were asked for, each once; ours are always measured."""
-    chosen = [_metric(asked) for asked in metrics]
+    chosen = [_metric(asked) for asked in several(metrics=metrics)]
     return tuple({metric.name: metric for metric in chosen if metric.family == "own"}.values())
 
 
@@ -81,7 +81,7 @@ def _metric(asked: MetricLike) -> Metric:
     if isinstance(asked, str):
         return find_metric(asked)
     for known in METRICS.values():
-        if known.function is asked:
+        if asked is not None and known.function is asked:
             return known
     record = as_record(asked)
     if record.name in METRICS:

@@ -12,8 +12,8 @@ from scs_eval.analyses.calibration.temperature import fit_temperature
 from scs_eval.analyses.core.inference import BATCH, predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model, check_several_classes
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, check_names
-from scs_eval.errors import InputError
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request
+from scs_eval.errors import InputError, check_whole
 from scs_eval.progress import Progress
 
 
@@ -41,7 +41,8 @@ def calibration(
     >>> result.brier.shape
     (2, 100)
     """
-    check_names(label=label)
+    check_request(label=label, seed=seed)
+    check_whole(1, bins=bins, batch_size=batch_size)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     check_images(data.images)
     names, n = data.class_names(model), len(data.labels)
@@ -49,7 +50,7 @@ def calibration(
     check_several_classes(names)
     if n < 2:
         raise InputError("expected at least 2 images, one for each half, got 1")
-    if not 1 <= bins <= n:
+    if bins > n:
         raise InputError(f"expected 1 to {n} bins, at most one an image, got {bins}")
     with evaluating(model):
         logits = predict_logits(model, data.images, classes=len(names), batch_size=batch_size, progress=progress)

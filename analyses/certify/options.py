@@ -1,11 +1,10 @@
 """How a model is smoothed, how much is counted, and how it is attacked."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from scs_eval.analyses.core.options import check_at_least
-from scs_eval.errors import InputError
+from scs_eval.analyses.core.options import check_at_least, check_fields
+from scs_eval.errors import InputError, check_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +19,11 @@ class CertifyOptions:
     draws: Annotated[int, "Noisy copies that the attack's gradient is the mean of."] = 8
 
     def __post_init__(self) -> None:
-        if not self.sigma or any(not (math.isfinite(value) and value > 0) for value in self.sigma):
-            raise InputError(f"expected every sigma above 0, got {', '.join(map(str, self.sigma)) or 'none'}")
+        check_fields(self)
+        if not self.sigma:
+            raise InputError("expected at least one sigma, got none")
+        for value in self.sigma:
+            check_positive(sigma=value)
         if len(set(self.sigma)) < len(self.sigma):
             raise InputError("expected each sigma once")
         check_at_least(1, samples=self.samples, guesses=self.guesses, draws=self.draws)

@@ -17,7 +17,7 @@ from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model, check_several_classes
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, check_names
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request
 from scs_eval.images import Images
 from scs_eval.progress import Progress
 
@@ -40,7 +40,7 @@ def run(
     checkpoint: Path | None = None,
 ) -> CertifyResult:
     """See `scs_eval.certify`."""
-    check_names(label=label)
+    check_request(label=label, seed=seed, checkpoint=checkpoint)
     options = options or CertifyOptions()
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     check_images(data.images)

@@ -12,6 +12,7 @@ from torch import nn
 
 from scs_eval.analyses.accuracy import Known
 from scs_eval.analyses.attacks.own_attacks import AttackLike
+from scs_eval.analyses.attacks.sweep import check_grid
 from scs_eval.analyses.attribution.own_methods import MethodLike
 from scs_eval.analyses.attribution.own_metrics import MetricLike
 from scs_eval.analyses.compare.metrics import metrics_of, values_of
@@ -20,7 +21,8 @@ from scs_eval.analyses.compare.steps import DEFAULT_ATTACKS, Advance, Setup, mak
 from scs_eval.analyses.core.cache import ResultCache
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike
 from scs_eval.analyses.core.result import Result, comparison_class
-from scs_eval.analyses.core.validation import check_names
+from scs_eval.analyses.core.validation import check_request
+from scs_eval.errors import check_one_of
 from scs_eval.images import Images
 
 EPS = tuple(float(f"{step / 510:.12g}") for step in range(1, 17))  # 0.5/255, 1/255 … 8/255
@@ -72,7 +74,10 @@ def compare(
     >>> result.models, result.to_dataframe()["metric"].unique().tolist()
     (('rohrer25k_scs', 'rohrer25k_conv'), ['accuracy'])
     """
-    check_names(label=label)
+    check_request(label=label, seed=seed)
+    check_grid(eps)
+    if only is not None:
+        check_one_of(models, only=only)
     setup = make_setup(
         models, images, labels, classes=classes, analyses=analyses, method=method, metrics=metrics,
         attacks=attacks, eps=tuple(eps),

@@ -22,8 +22,8 @@ from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_e
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.result import Result
 from scs_eval.analyses.core.task import Task
-from scs_eval.analyses.core.validation import UNLABELLED, check_answer, check_images, check_names
-from scs_eval.errors import InputError, NotApplicableError
+from scs_eval.analyses.core.validation import UNLABELLED, check_answer, check_images, check_request
+from scs_eval.errors import InputError, NotApplicableError, brief, check_whole, several
 from scs_eval.images import Images, take
 from scs_eval.plugins import code_digest
 
@@ -94,11 +94,12 @@ def default_sizes() -> dict[str, int]:
 def check_sizes(asked: Mapping[str, int]) -> dict[str, int]:
     """The sizes of all analyses, with those that were asked for."""
     sizes = default_sizes()
+    if not isinstance(asked, Mapping):
+        raise InputError(f"expected sizes as a number of images by analysis, got {brief(asked)}")
     for name, count in asked.items():
         if name not in sizes:
             raise InputError(f"expected sizes of {', '.join(sizes)}, got {name!r}")
-        if count < 1:
-            raise InputError(f"expected at least 1 image for {name}, got {count}")
+        check_whole(1, **{f"sizes[{name!r}]": count})
     return {**sizes, **asked}
 
 
@@ -107,11 +108,12 @@ def check_analyses(asked: Sequence[str] | None) -> tuple[str, ...]:
     known = tuple(compared())
     if asked is None:
         return known
-    if unknown := [name for name in asked if name not in known]:
+    names = several(analyses=asked)
+    if unknown := [name for name in names if name not in known]:
         raise InputError(f"expected analyses of {', '.join(known)}, got {unknown[0]!r}")
-    if not asked:
+    if not names:
         raise InputError("expected at least one analysis, got none")
-    return tuple(name for name in known if name in asked)
+    return tuple(name for name in known if name in names)
 
 
 def make_setup(
@@ -132,15 +134,14 @@ def make_setup(
     if not isinstance(models, Mapping) or not models:
         raise InputError("expected models to compare, by their labels ({label: model}), got none")
     for name in models:
-        check_names(label=name)
+        check_request(label=name)
     loaded = {name: as_model(model) for name, model in models.items()}
     first = images[next(iter(models))] if isinstance(images, Mapping) else images
     data = as_examples(first, labels, classes=classes, indices=indices)
     by_model = {name: images[name] if isinstance(images, Mapping) else data.images for name in models}
     if wrong := [name for name, batch in by_model.items() if len(batch) != len(data.labels)]:
-        raise InputError(
-            f"expected the same {len(data.labels)} images for every model, got {len(by_model[wrong[0]])} for {wrong[0]}"
-        )
+        count = len(by_model[wrong[0]])
+        raise InputError(f"expected as many images as labels, {len(data.labels)}, got {count} for {wrong[0]}")
     names = data.class_names(next(iter(loaded.values())))
     for name, batch in by_model.items():
         check_images(batch)

@@ -17,9 +17,9 @@ from scs_eval.analyses.contributions.result import map_sizes, map_sums
 from scs_eval.analyses.core.batching import images_at_once, map_images
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, check_names, logits_of
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request, logits_of
 from scs_eval.analyses.plotting import colour
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, check_one_of, check_whole, several
 from scs_eval.models.explain.decomposition import Decomposition, decompose
 from scs_eval.progress import Progress
 
@@ -56,17 +56,17 @@ def contributions(
     >>> scs_eval.contributions(model, data).table()["complete"].tolist()
     [True, True, True]
     """
-    check_names(label=label)
+    check_request(label=label, batch_size=batch_size)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     check_images(data.images)
-    _check_choices(picture, extras, batch_size, kept)
-    wanted = None if targets is None else as_labels(targets)
+    _check_choices(picture, extras, kept)
+    wanted = None if targets is None else as_labels(targets, what="targets")
     size = images_at_once(data.images, BATCH) if batch_size is None else batch_size
     with torch.inference_mode(False), evaluating(model):
         names = data.class_names(model)
-        for given in (wanted, None if labels is None else data.labels):
+        for what, given in (("targets", wanted), ("labels", None if labels is None else data.labels)):
             if given is not None:
-                check_labels(given, images=data.images, classes=names)
+                check_labels(given, images=data.images, classes=names, what=what)
 
         def explain(batch: Tensor, part: slice) -> Explained:
             targets = None if wanted is None else wanted[part]
@@ -129,13 +129,11 @@ def _explain(model: nn.Module, images: Tensor, targets: Tensor | None, classes: 
     )
 
 
-def _check_choices(picture: str, extras: Sequence[str], batch_size: int | None, kept: int) -> None:
-    if picture not in colour.STYLES:
-        raise InputError(f"expected a style of {', '.join(colour.STYLES)}, got {picture!r}")
-    if unknown := set(extras) - set(EXTRAS):
-        raise InputError(f"expected extras of {', '.join(EXTRAS)}, got {min(unknown)!r}")
-    if kept < 1 or (batch_size is not None and batch_size < 1):
-        raise InputError(f"expected at least 1 image to keep, and at once, got {kept} and {batch_size}")
+def _check_choices(picture: str, extras: Sequence[str], kept: int) -> None:
+    check_one_of(colour.STYLES, picture=picture)
+    check_whole(1, kept=kept)
+    if unknown := [name for name in several(extras=extras) if name not in EXTRAS]:
+        raise InputError(f"expected extras of {', '.join(EXTRAS)}, got {unknown[0]!r}")
 
 
 def _stacked(batch: Decomposition) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.core.validation import UNLABELLED, check_class_names, count_logits
+from scs_eval.analyses.core.validation import UNLABELLED, check_class_names, check_one_per_image, count_logits
 from scs_eval.datasets import is_dataset, open_dataset
 from scs_eval.errors import InputError
 from scs_eval.images import Images, StreamedImages
@@ -98,11 +98,17 @@ def as_examples(
     check_class_names(() if classes is None else classes)
     pictures = images if isinstance(images, StreamedImages) else as_images(images)
     count = len(pictures)
+    given = None if labels is None else as_labels(labels)
+    if given is not None and given.ndim != 1:
+        check_one_per_image(given, count, what="labels")
+    if indices is not None:
+        indices = as_labels(indices, what="indices").cpu()
+        check_one_per_image(indices, count, what="indices")
     return Examples(
         images=pictures,
-        labels=torch.full((count,), UNLABELLED) if labels is None else as_labels(labels),
+        labels=torch.full((count,), UNLABELLED) if given is None else given,
         classes=tuple(classes) if classes is not None else None,
-        indices=torch.arange(count) if indices is None else as_labels(indices, what="indices").cpu(),
+        indices=torch.arange(count) if indices is None else indices,
         settings=settings,
     )
 

@@ -1,28 +1,44 @@
 """What every analysis asks of images, labels and a model's answer; anything else is an error of one line."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.errors import InputError, check_name, did_you_mean, shortened
+from scs_eval.errors import InputError, brief, check_name, check_whole, did_you_mean, several
 from scs_eval.images import Images
 
 UNLABELLED = -1
 
 
-def check_names(*, label: str, classes: Sequence[str] | None = None) -> None:
-    """Raise unless the label and the class names can be written to tables and figures."""
+LARGEST_SEED = 2**63 - 1  # what every library takes
+
+
+def check_request(
+    *,
+    label: str,
+    seed: int = 0,
+    batch_size: int | None = None,
+    classes: Sequence[str] | None = None,
+    checkpoint: str | Path | None = None,
+) -> None:
+    """Raise unless what every analysis is asked with can be used: names for tables and figures, a seed, a batch …"""
     check_name(label, what="label")
     check_class_names(() if classes is None else classes)
+    check_whole(0, seed=seed)
+    if seed > LARGEST_SEED:
+        raise InputError(f"expected seed of at most {LARGEST_SEED}, got {seed}")
+    if batch_size is not None:
+        check_whole(1, batch_size=batch_size)
+    if not isinstance(checkpoint, str | Path | None):
+        raise InputError(f"expected checkpoint as a path, got {brief(checkpoint)}")
 
 
 def check_class_names(classes: Sequence[str]) -> None:
     """Raise unless they can be written; a class may have no name."""
-    if isinstance(classes, str):
-        raise InputError(f"expected class names as a list, got the text {shortened(classes)}")
-    for name in classes:
+    for name in several(classes=classes):
         check_name("-" if name == "" else name, what="class name")
 
 
@@ -39,15 +55,20 @@ def check_images(images: Images) -> None:
         raise InputError(f"expected images in [0, 1], got [{low:.3g}, {high:.3g}]; normalise inside the model")
 
 
-def check_labels(labels: Tensor, *, images: Images, classes: Sequence[str]) -> None:
+def check_labels(labels: Tensor, *, images: Images, classes: Sequence[str], what: str = "labels") -> None:
     """Raise unless there is one whole number per image that is a position in `classes`."""
-    if len(labels) and (labels == UNLABELLED).all():
+    if labels.ndim and len(labels) and (labels == UNLABELLED).all():
         raise InputError("this needs the images' classes, and they have none; sort them into class folders")
-    if labels.shape != images.shape[:1] or labels.is_floating_point() or labels.dtype == torch.bool:
-        raise InputError(f"expected {len(images)} labels as whole numbers, got {labels.dtype} {tuple(labels.shape)}")
+    check_one_per_image(labels, len(images), what=what)
     first, last = int(labels.min()), int(labels.max())
     if first < 0 or last >= len(classes):
-        raise InputError(f"expected labels from 0 to {len(classes) - 1}, got {first} to {last}")
+        raise InputError(f"expected {what} from 0 to {len(classes) - 1}, got {first} to {last}")
+
+
+def check_one_per_image(numbers: Tensor, count: int, *, what: str) -> None:
+    """Raise unless there are as many whole numbers as images."""
+    if numbers.shape != (count,) or numbers.is_floating_point() or numbers.dtype == torch.bool:
+        raise InputError(f"expected {count} {what} as whole numbers, got {numbers.dtype} {tuple(numbers.shape)}")
 
 
 def logits_of(model: nn.Module, images: Tensor, *, classes: int) -> Tensor:

@@ -13,11 +13,11 @@ from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, logits_of
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request, logits_of
 from scs_eval.analyses.corruptions.corrupt import CORRUPTIONS, SEVERITIES, check_corruption, corrupt
 from scs_eval.analyses.corruptions.result import CorruptionsComparison as CorruptionsComparison
 from scs_eval.analyses.corruptions.result import CorruptionsResult as CorruptionsResult
-from scs_eval.errors import InputError, check_name
+from scs_eval.errors import InputError, check_text, check_whole, several
 from scs_eval.progress import Progress
 
 # From a corruption, a severity, the ids (b,) of images and the images (b, 3, H, W) to the corrupted ones.
@@ -56,12 +56,15 @@ def corruptions(
     >>> result.per_image.shape
     (10,)
     """
-    check_name(label, what="label")
+    check_request(label=label, seed=seed, checkpoint=checkpoint)
+    check_whole(1, batch_size=batch_size)
+    check_text(source_name=source_name, reference_name=reference_name)
+    chosen = check_names(names)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     check_images(data.images)
     known = data.class_names(model)
     check_labels(data.labels, images=data.images, classes=known)
-    chosen, truth, ids = check_names(names), data.labels.long().cpu(), data.indices.numpy()
+    truth, ids = data.labels.long().cpu(), data.indices.numpy()
     make = source or (lambda name, severity, own, clean: corrupt(clean, name, severity, seed=seed, ids=own))
     networks = [model] if reference is None else [model, as_model(reference)]
 
@@ -98,11 +101,12 @@ def corruptions(
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
     """Each corruption once, in the order of the paper."""
-    for name in names:
+    asked = several(names=names)
+    for name in asked:
         check_corruption(name, 1)
-    if not names:
+    if not asked:
         raise InputError("expected at least one corruption, got none")
-    return tuple(name for name in CORRUPTIONS if name in names)
+    return tuple(name for name in CORRUPTIONS if name in asked)
 
 
 def _right(model: nn.Module, images: Tensor, labels: Tensor, classes: int) -> np.ndarray:

@@ -1,10 +1,10 @@
 """What is to be told from clean images, and how detectors are made."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from scs_eval.errors import InputError
+from scs_eval.analyses.core.options import check_at_least, check_fields
+from scs_eval.errors import InputError, check_positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +20,9 @@ class DetectOptions:
     batch_size: Annotated[int, "Images at once."] = 64
 
     def __post_init__(self) -> None:
-        if any(not (math.isfinite(value) and value > 0) for value in self.eps):
-            raise InputError(f"expected every ε above 0, got {', '.join(map(str, self.eps))}")
-        if not (math.isfinite(self.noise) and self.noise >= 0):
+        check_fields(self)
+        check_at_least(1, batch_size=self.batch_size)
+        for value in self.eps:
+            check_positive(eps=value)
+        if self.noise < 0:
             raise InputError(f"expected noise of at least 0, got {self.noise}")
-        if self.batch_size < 1:
-            raise InputError(f"expected a batch size of at least 1, got {self.batch_size}")

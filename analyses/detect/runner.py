@@ -20,7 +20,7 @@ from scs_eval.analyses.core.inputs import (
     check_several_classes,
 )
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_answer, check_images, check_labels, check_names, logits_of
+from scs_eval.analyses.core.validation import check_answer, check_images, check_labels, check_request, logits_of
 from scs_eval.analyses.detect.gaussians import TiedGaussians
 from scs_eval.analyses.detect.options import DetectOptions
 from scs_eval.analyses.detect.parts import FIT, TEST, TRAIN, halves, roles
@@ -50,7 +50,7 @@ def run(
     progress: Progress | None = None,
 ) -> DetectResult:
     """See `scs_eval.detect`."""
-    check_names(label=label)
+    check_request(label=label, seed=seed)
     options, wanted = options or DetectOptions(), dict(others or {})
     if not options.eps and not wanted:
         raise InputError("expected something to tell from clean images: an ε, or other images")

@@ -11,7 +11,7 @@ import pandas as pd
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.dynamics.run_files import LAYERS, NORMS, RECORDS, read_description, read_table, structured
 from scs_eval.analyses.plotting import style
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, brief, check_text, several
 from scs_eval.files import real_path
 
 if TYPE_CHECKING:
@@ -166,7 +166,9 @@ def dynamics(directories: Sequence[str | Path], *, layer: str | None = None) -> 
     >>> scs_eval.dynamics([run]).to_dataframe()["test_accuracy"].tolist()
     [0.6]
     """
-    paths = [Path(directory) for directory in directories]
+    if layer is not None:
+        check_text(layer=layer)
+    paths = [_directory(directory) for directory in several(directories=directories)]
     names = [real_path(path).name for path in paths]
     distinct = len(set(names)) == len(names)
     runs = tuple(_read(path, name if distinct else str(path)) for path, name in zip(paths, names, strict=True))
@@ -175,6 +177,12 @@ def dynamics(directories: Sequence[str | Path], *, layer: str | None = None) -> 
         for run in compared.with_exponents() or runs:
             run.exponents(layer)  # raises for a layer without exponents, before anything is drawn
     return compared
+
+
+def _directory(path: str | Path) -> Path:
+    if not isinstance(path, str | Path):
+        raise InputError(f"expected directories as paths, got {brief(path)}")
+    return Path(path)
 
 
 def _read(directory: Path, label: str) -> RunDynamics:

@@ -1,11 +1,10 @@
 """What can be chosen about the tests of maps. No torch here: the command line makes its options of these."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from scs_eval.analyses.core.options import check_at_least, check_choices
-from scs_eval.errors import InputError
+from scs_eval.analyses.core.options import check_at_least, check_fields
+from scs_eval.errors import check_positive
 
 SIGMA, SAMPLES = 0.02, 50  # of infidelity
 
@@ -35,7 +34,6 @@ class FaithfulnessOptions:
 
     def __post_init__(self) -> None:
         """Refuse what no maps could be asked."""
-        check_choices(self)
+        check_fields(self)
         check_at_least(1, samples=self.samples)  # how many steps an image allows depends on its size
-        if not 0 < self.sigma < math.inf:
-            raise InputError(f"expected a finite sigma above 0, got {self.sigma}")
+        check_positive(sigma=self.sigma)

@@ -25,7 +25,7 @@ from scs_eval.analyses.core.inputs import (
     check_several_classes,
 )
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, check_names
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request
 from scs_eval.analyses.faithfulness.bench import Bench, Outcome, joined, stacked
 from scs_eval.analyses.faithfulness.controls import CONTROLS
 from scs_eval.analyses.faithfulness.options import FaithfulnessOptions
@@ -53,7 +53,7 @@ def run(
 ) -> FaithfulnessResult:
     """What `faithfulness` gives."""
     names, own = as_method_names(methods), as_metrics(metrics)
-    check_names(label=label)
+    check_request(label=label, seed=seed)
     network, data = as_model(model), as_examples(images, classes=classes)
     known = data.class_names(network)
     _check(data.images)
@@ -145,7 +145,7 @@ def _targets(model: nn.Module, images: Images, targets: ArrayLike | None, classe
     if targets is None:
         return torch.cat(logits).argmax(1)
     given = as_labels(targets, what="targets")
-    check_labels(given, images=images, classes=classes)
+    check_labels(given, images=images, classes=classes, what="targets")
     return given.long()
 
 

@@ -60,14 +60,18 @@ def localisation(
     from torch import inference_mode
 
     from scs_eval.analyses.attribution.own_methods import method_name
-    from scs_eval.analyses.core.inputs import as_model
+    from scs_eval.analyses.core.inputs import as_labels, as_model
+    from scs_eval.analyses.core.validation import check_one_per_image, check_request
     from scs_eval.analyses.localisation.runner import LocalisationRun
 
-    chosen, network = options or LocalisationOptions(), as_model(model)
+    check_request(label=label, seed=seed, checkpoint=checkpoint)
+    name, chosen, network = method_name(method), options or LocalisationOptions(), as_model(model)
+    if predictions is not None:
+        predictions = as_labels(predictions, what="predictions")
+        check_one_per_image(predictions, len(data.labels), what="predictions")
     if mosaics is None:
         mosaics = select_mosaics({label: network}, data, MosaicOptions(protocol=chosen.protocol), seed=seed)[label]
     with inference_mode(False):  # which leaves no graph
-        name = method_name(method)
         run = LocalisationRun.prepare(network, data, mosaics, chosen, method=name, label=label, seed=seed)
         return run.result(predictions=predictions, checkpoint=checkpoint, progress=progress)
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from scs_eval.analyses.core.options import check_at_least, check_choices
-from scs_eval.errors import InputError
+from scs_eval.analyses.core.options import check_at_least, check_fields
+from scs_eval.errors import InputError, check_positive
 
 SIDE, COUNT = 3, 500
 BCOS_V2 = "bcos-v2"
@@ -55,11 +55,11 @@ class LocalisationOptions:
 
     def __post_init__(self) -> None:
         """Refuse what no model could be asked."""
-        check_choices(self)
+        check_fields(self)
         if self.smooth is not None:
             check_smooth(self.smooth)
-        if self.channels not in (None, 3, 6):
-            raise InputError(f"expected 3 or 6 channels, got {self.channels}")
+        if self.top is not None:
+            check_positive(top=self.top)
         check_at_least(1, stride=self.stride, square=self.square, batch_size=self.batch_size)
 
 
@@ -85,11 +85,10 @@ class MosaicOptions:
 
     def __post_init__(self) -> None:
         """Refuse what no images could make."""
-        check_choices(self)
+        check_fields(self)
         if self.side not in (None, 2, 3):
             raise InputError(f"expected grids of 2 × 2 or 3 × 3, got {self.side} × {self.side}")
-        if self.count is not None and self.count < 1:
-            raise InputError(f"expected at least one grid, got {self.count}")
+        check_at_least(1, count=self.count)
 
     @property
     def each_its_own(self) -> bool:

@@ -19,7 +19,7 @@ from scs_eval.analyses.core.inputs import as_examples, as_model
 from scs_eval.analyses.core.labelled_images import ImageSet, LabelledImages
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.parallel import broadcast_from_main
-from scs_eval.analyses.core.validation import check_answer, check_images, check_labels, check_names
+from scs_eval.analyses.core.validation import check_answer, check_images, check_labels, check_request
 from scs_eval.analyses.localisation.explainer import Explainer, check_model, options_of
 from scs_eval.analyses.localisation.mosaics import Mosaics, compose, count_misclassified, positions_of
 from scs_eval.analyses.localisation.options import BCOS_V2, LocalisationOptions
@@ -58,7 +58,7 @@ class LocalisationRun:
         label: str, seed: int,
     ) -> "LocalisationRun":  # fmt: skip
         """Raise whatever is wrong with the request before any mosaic is explained."""
-        check_names(label=label)
+        check_request(label=label, seed=seed)
         given = as_examples(data)
         model, data = as_model(model), ImageSet(given.images, given.labels, data.classes, given.indices)
         size = check_data(data, method)

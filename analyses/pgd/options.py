@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from scs_eval.analyses.core.options import check_at_least
+from scs_eval.analyses.core.options import check_at_least, check_fields
 
 Card = Literal["fast", "full"]  # how thorough a scorecard is, as `scs_eval.scorecard` takes it
 
@@ -31,5 +31,6 @@ class PgdOptions:
 
     def __post_init__(self) -> None:
         """Refuse what no sweep could do."""
+        check_fields(self)
         check_at_least(1, checkpoint_every=self.checkpoint_every, batch_size=self.batch_size)
         check_at_least(0, shown=self.shown, kept=self.kept)

@@ -17,14 +17,14 @@ from scs_eval.analyses.attacks.sweep import Sweep, check_grid, sweep
 from scs_eval.analyses.core.inference import predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, check_names
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request
 from scs_eval.analyses.pgd.examples import choose_pictures, explain
 from scs_eval.analyses.pgd.options import PgdOptions
 from scs_eval.analyses.pgd.quantisation import min_eps_rounded
 from scs_eval.analyses.pgd.result import PgdResult
-from scs_eval.analyses.scorecard import STEPS, Scorecard, find_preset
+from scs_eval.analyses.scorecard import PRESETS, STEPS, Scorecard, find_preset
 from scs_eval.analyses.scorecard import scorecard as make_scorecard
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, check_one_of
 from scs_eval.images import Images, take
 from scs_eval.progress import Advance, Progress
 
@@ -61,7 +61,7 @@ def run(
 ) -> PgdResult:
     """What `pgd` gives."""
     radii, chosen = check_eps(eps), as_attacks(attacks)
-    check_names(label=label)
+    check_request(label=label, seed=seed, checkpoint=checkpoint)
     network, data = as_model(model), as_examples(images, labels, classes=classes)
     check_images(data.images)
     names = data.class_names(network)
@@ -69,7 +69,7 @@ def run(
         raise InputError(f"expected at least two classes, got {len(names)}; one class cannot be wrong")
     check_labels(data.labels, images=data.images, classes=names)
     if preset is not None:
-        find_preset(preset)
+        check_one_of(PRESETS, scorecard=preset)
     pictures = data.images.float().cpu() if isinstance(data.images, Tensor) else data.images
     truth, ids = data.labels.long().cpu(), data.indices
     with evaluating(network):
@@ -192,7 +192,7 @@ def _scorecard(
     afresh = (result.eps.tolist(), torch.tensor(result.is_adversarial[:, few])) if result.independent else None
     return make_scorecard(
         model, take(images, few), labels[few], eps=result.middle, attacks=attacks, preset=preset, label=result.label,
-        reported=torch.from_numpy(~result.right_at(result.middle))[few], ids=torch.from_numpy(result.indices)[few],
+        reported=torch.from_numpy(~result.right_at(result.middle))[few], indices=torch.from_numpy(result.indices)[few],
         afresh=afresh, **options,
     )  # fmt: skip
 
@@ -201,5 +201,5 @@ def check_eps(eps: Sequence[float]) -> Tensor:
     """The values above 0 as (E,) float64, if the grid is one."""
     values = torch.from_numpy(check_grid(eps))
     if not (values > 0).any():
-        raise InputError("expected at least one ε above 0, got 0 alone; try 0.001:0.03")
+        raise InputError("expected eps with at least one ε above 0, got 0 alone; try 0.001:0.03")
     return values[values > 0]  # ε = 0 is clean accuracy, which every curve starts with

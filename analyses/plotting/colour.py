@@ -10,7 +10,7 @@ import numpy as np
 from torch import from_numpy
 from torch.nn.functional import avg_pool2d
 
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, check_one_of
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap
@@ -26,8 +26,7 @@ def rgba(weights: np.ndarray, inputs: np.ndarray, *, style: str = "paper") -> np
     paper: as B-cos v2 says in section 4. bcos-v2: as the published package draws it, which smooths the opacity over
     15 × 15 pixels and saturates it at the 99.5th percentile.
     """
-    if style not in STYLES:
-        raise InputError(f"expected a style of {', '.join(STYLES)}, got {style!r}")
+    check_one_of(STYLES, style=style)
     if weights.ndim != 4 or weights.shape[1] != 6 or weights.shape != inputs.shape:
         raise InputError(f"expected W and images as (n, 6, H, W), got {weights.shape} and {inputs.shape}")
     contributions = (weights * inputs).sum(1)

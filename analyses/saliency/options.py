@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from scs_eval.analyses.core.options import check_at_least, check_choices
+from scs_eval.analyses.core.options import check_at_least, check_fields
 from scs_eval.errors import InputError
 
 RADIUS, SAMPLES = 0.02, 5  # of max-sensitivity; captum's radius
@@ -32,7 +32,7 @@ class SaliencyOptions:
 
     def __post_init__(self) -> None:
         """Refuse what no maps could be asked."""
-        check_choices(self)
+        check_fields(self)
         check_at_least(1, rows=self.rows)
         check_at_least(0, samples=self.samples)
         if not 0 < self.radius <= 1:

@@ -26,7 +26,7 @@ from scs_eval.analyses.core.inputs import (
 )
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.result import side_by_side
-from scs_eval.analyses.core.validation import check_images, check_labels, check_names, class_position
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request, class_position
 from scs_eval.analyses.saliency.options import SaliencyOptions
 from scs_eval.analyses.saliency.reductions import find_reduction
 from scs_eval.analyses.saliency.result import SaliencyComparison, SaliencyResult
@@ -64,7 +64,7 @@ def run(
     seed: int,
 ) -> SaliencyResult:
     """What `saliency` gives for one method."""
-    check_names(label=label)
+    check_request(label=label, seed=seed)
     network, name = as_model(model), method_name(method)
     data = as_examples(images, labels, classes=classes)
     names = data.class_names(network)
@@ -184,5 +184,5 @@ def _targets(target: str | int, logits: Tensor, labels: Tensor, classes: Sequenc
         return labels.long().cpu()
     position = class_position(target, classes) if isinstance(target, str) else target
     if not 0 <= position < len(classes):
-        raise InputError(f"expected a class from 0 to {len(classes) - 1}, got {position}")
+        raise InputError(f"expected target as a class from 0 to {len(classes) - 1}, got {position}")
     return torch.full((len(logits),), position)

@@ -12,16 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.config import Attack
+from scs_eval.analyses.attacks.own_attacks import AttackLike, as_attacks
 from scs_eval.analyses.core.inference import predict_logits
-from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model, as_tensor
 from scs_eval.analyses.core.model_state import evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, check_names, count_logits
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request, count_logits
 from scs_eval.analyses.scorecard import sanity_checks, strength
 from scs_eval.analyses.scorecard.check import Check
 from scs_eval.analyses.scorecard.context import CheckContext
 from scs_eval.analyses.scorecard.presets import PRESETS, Preset, find_preset
 from scs_eval.analyses.scorecard.result import Scorecard
 from scs_eval.analyses.scorecard.self_test import find_planted_example
+from scs_eval.errors import InputError, check_positive, check_text, check_whole
 from scs_eval.progress import Progress
 
 STEPS = 13  # parts that the progress is counted in
@@ -35,14 +37,14 @@ def scorecard(
     labels: ArrayLike | None = None,
     *,
     eps: float,
-    attacks: Sequence[Attack] = (Attack(),),
-    reported: Tensor | None = None,
+    attacks: Sequence[AttackLike] = (Attack(),),
+    reported: ArrayLike | None = None,
     twin: nn.Module | None = None,
     twin_name: str = "the twin",
     preset: str = "fast",
     afresh: tuple[Sequence[float], Tensor] | None = None,
     seed: int = 0,
-    ids: Tensor | None = None,
+    indices: ArrayLike | None = None,
     label: str = "model",
     batch_size: int = 512,
     progress: Progress | None = None,
@@ -61,29 +63,36 @@ def scorecard(
     >>> card.lines[0].name
     'attack self-test'
     """
-    check_names(label=label)
+    check_request(label=label, seed=seed)
+    check_whole(1, batch_size=batch_size)
+    check_positive(eps=eps)
+    check_text(twin_name=twin_name)
+    tried = as_attacks(attacks)
     chosen = find_preset(preset)
-    model, data = as_model(model), as_examples(images, labels, indices=ids)
+    model, data = as_model(model), as_examples(images, labels, indices=indices)
     check_images(data.images)
+    counted = None if reported is None else as_tensor(reported, what="reported").cpu()
+    if counted is not None and counted.shape != data.labels.shape:
+        raise InputError(f"expected reported as {len(data.labels)} of True or False, got {tuple(counted.shape)}")
     pictures = data.images.float().cpu() if isinstance(data.images, Tensor) else data.images
     with evaluating(model):
         classes = count_logits(model, pictures[:1])
         check_labels(data.labels, images=pictures, classes=[""] * classes)
         context = CheckContext(
-            model=model, images=pictures, labels=data.labels.long().cpu(), eps=eps, attack=attacks[0],
+            model=model, images=pictures, labels=data.labels.long().cpu(), eps=eps, attack=tried[0],
             logits=predict_logits(model, pictures, classes=classes), seed=seed, ids=data.indices,
             batch_size=batch_size,
         )  # fmt: skip
-        context.reported = ~context.right | (_attack_now(context, attacks) if reported is None else reported.cpu())
+        context.reported = ~context.right | (_attack_now(context, tried) if counted is None else counted)
         afresh = afresh or _afresh(context, chosen.afresh)
         checks = _checks(
-            context, attacks, chosen, twin, twin_name, sanity_checks.monotone(*afresh), progress or (lambda _: None)
+            context, tried, chosen, twin, twin_name, sanity_checks.monotone(*afresh), progress or (lambda _: None)
         )
     return Scorecard(
         label=label,
         settings={"seed": seed, "preset": preset, "n": len(pictures), "batch_size": batch_size},
         eps=eps,
-        norm=attacks[0].norm,
+        norm=tried[0].norm,
         checks=tuple(tuple(check) for check in checks),  # type: ignore[misc]
         right=context.right.numpy(),
         reported=context.reported.numpy(),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scs_eval.errors import InputError
+from scs_eval.errors import check_one_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,5 @@ PRESETS = {
 
 def find_preset(name: str) -> Preset:
     """The preset of that name."""
-    if name not in PRESETS:
-        raise InputError(f"expected a preset of {', '.join(PRESETS)}, got {name!r}")
+    check_one_of(PRESETS, preset=name)
     return PRESETS[name]

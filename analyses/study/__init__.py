@@ -12,14 +12,16 @@ import numpy as np
 from torch import Tensor, nn
 
 from scs_eval.analyses.accuracy import Known
+from scs_eval.analyses.attacks.sweep import check_grid
 from scs_eval.analyses.compare.metrics import metrics_of, values_of
 from scs_eval.analyses.compare.steps import Advance, Setup, Step, make_setup, make_steps, run_step
 from scs_eval.analyses.core.cache import ResultCache
 from scs_eval.analyses.core.result import Result, comparison_class
+from scs_eval.analyses.core.validation import check_request
 from scs_eval.analyses.study.plan import Part, Plan
 from scs_eval.analyses.study.plan import read_plan as read_plan
 from scs_eval.analyses.study.result import PARTED, StudyResult
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, check_text
 from scs_eval.images import Images
 
 
@@ -154,6 +156,9 @@ def study(
     >>> list(scs_eval.study(plan, text, {"rohrer25k": inputs}, eps=[0.01], store=store).results)
     ['rohrer25k/accuracy']
     """
+    check_request(label=plan.name, seed=seed)
+    check_grid(eps)
+    check_text(text=text)
     pieces = make_pieces(plan, inputs, eps=eps, seed=seed, store=store)
     left = pending(pieces, store)
     if begin is not None:

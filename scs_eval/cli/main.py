@@ -14,7 +14,6 @@ from click.shell_completion import CompletionItem
 from scs_eval import __version__
 from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.errors import InputError, printable, shortened
-from scs_eval.files import FULL
 from scs_eval.plugins import load_plugin, names_from_outside
 
 # Commands that are no analyses: name -> one-line help. Those before the analyses come first on a first tour.
@@ -151,7 +150,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(1)
     except OSError as error:  # a file that cannot be read or written: the system says why
-        ours = error.filename is not None or error.errno in FULL
+        ours = error.filename is not None or _is_full(error)
         what = "the disk" if error.filename is None else shortened(str(error.filename))
         _fail(f"{what}: {error.strerror or error}{_advice(error)}", 2 if ours else 1)
     except Exception as error:
@@ -172,8 +171,14 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
+def _is_full(error: OSError) -> bool:
+    from scs_eval.files import FULL  # here: `scs-eval --help` starts without it
+
+    return error.errno in FULL
+
+
 def _advice(error: OSError) -> str:
-    if error.errno in FULL:
+    if _is_full(error):
         return "; make room or choose another --out"
     return "; check the path" if error.filename else ""
 

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from scs_eval.data.image_data import ImageData
 from scs_eval.data.scaling import refuse_beyond_memory, scaled
 from scs_eval.data.sources import Opened, open_source
 from scs_eval.datasets import open_dataset
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, check_whole
 from scs_eval.images import Images, Reader, StreamedImages
 
 IN_MEMORY = 2**30  # bytes of floats that a set may take; a larger one is scaled and turned to floats when it is used
@@ -66,7 +65,8 @@ def load_data(
     ImageData(20 images of 3×32×32, 10 classes, source='sample')
     """
     for name, value, least in (("n", n, 1), ("seed", seed, 0), ("size", size, 1), ("resize", resize, size or 1)):
-        _check_whole(name, value, least)
+        if value is not None:
+            check_whole(least, **{name: value})
     if resize is not None and size is None:
         raise InputError(f"resize {resize} needs the size of the centre to cut out: give size=32 or --size 32 as well")
     _check_split(source, split)
@@ -190,11 +190,6 @@ def _report_skipped(skipped: list[Path]) -> None:
     if skipped:
         count = "1 unreadable image" if len(skipped) == 1 else f"{len(skipped)} unreadable images"
         warnings.warn(f"skipped {count}, the first {skipped[0]}", stacklevel=4)
-
-
-def _check_whole(name: str, value: Any, least: int) -> None:
-    if value is not None and (not isinstance(value, Integral) or value < least):
-        raise InputError(f"expected {name} as a whole number of at least {least}, got {value!r}")
 
 
 def _check_split(source: Any, split: str) -> None:

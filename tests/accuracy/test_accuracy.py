@@ -197,7 +197,7 @@ def test_models_that_do_not_fit(model: nn.Module, message: str) -> None:
 
 
 def test_wrong_batch_size() -> None:
-    with pytest.raises(InputError, match="batch size"):
+    with pytest.raises(InputError, match="batch_size"):
         accuracy(Brightest(), IMAGES, LABELS, classes=CLASSES, batch_size=0)
 
 

@@ -28,7 +28,7 @@ REFUSED = {
         (("--method", "gard"), "did you mean grad"),
         (("--method", "guided-backprop"), "needs ReLU modules"),
         (("--steps", "0"), "from 1 to 1024 steps"),
-        (("--sigma", "-1"), "sigma above 0"),
+        (("--sigma", "-1"), "sigma as a finite number above 0"),
         (("-n", "1001"), "at most 1000"),
         (("-n", "0"), "at least 1"),
         (("--data", "no/such/folder"), "no/such/folder"),

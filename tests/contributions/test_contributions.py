@@ -188,7 +188,7 @@ def test_only_six_channels_have_colours(result: ContributionsResult) -> None:
     assert result.rgba().min() >= 0
     assert result.rgba().max() <= 1
     if result.coloured:
-        with pytest.raises(InputError, match="expected a style of paper, bcos-v2"):
+        with pytest.raises(InputError, match="expected style as one of paper, bcos-v2"):
             result.rgba("oil")
     else:
         np.testing.assert_allclose(colour.on_white(result.rgba()), colour.signed(result.maps), atol=1e-12)
@@ -254,9 +254,9 @@ class Deaf(nn.Module):
         (small(), pictures() * float("nan"), {}, "in \\[0, 1\\]"),
         (small(), torch.rand(2, 3, 9, 9), {}, "cannot take images of 3×9×9"),
         (small(), pictures(), {"targets": torch.full((5,), 4)}, "from 0 to 3, got 4"),
-        (small(), pictures(), {"targets": torch.zeros(4).long()}, "expected 5 labels"),
+        (small(), pictures(), {"targets": torch.zeros(4).long()}, "expected 5 targets"),
         (small(), pictures(), {"classes": ["a", "b"]}, "expected 2 logits"),
-        (small(), pictures(), {"picture": "oil"}, "expected a style"),
+        (small(), pictures(), {"picture": "oil"}, "expected picture as one of"),
         (small(), pictures(), {"extras": ["more"]}, "got 'more'"),
         (LogitLayer(2, bias=0.0), pictures(), {}, "two logits for each image"),
     ],

@@ -259,8 +259,8 @@ def nan_image() -> Tensor:
         ({"images": nan_image()}, r"images in \[0, 1\], got \[nan"),
         ({"images": torch.rand(2, 3, 9, 9)}, "the model cannot take images of 3×9×9"),
         ({"images": torch.rand(2, 3, 6, 8)}, "at least 7×7"),
-        ({"targets": torch.tensor([0, 1, 2, 3])}, "labels from 0 to 2, got 0 to 3"),
-        ({"targets": torch.tensor([0, 1])}, "expected 4 labels"),
+        ({"targets": torch.tensor([0, 1, 2, 3])}, "targets from 0 to 2, got 0 to 3"),
+        ({"targets": torch.tensor([0, 1])}, "expected 4 targets"),
         ({"classes": ("red", "green")}, "expected 2 logits"),
         ({"methods": "gard"}, "did you mean grad"),
         ({"methods": ()}, "expected a method"),
@@ -268,9 +268,9 @@ def nan_image() -> Tensor:
         ({"steps": 65}, "from 1 to 64 steps"),
         ({"baseline": "white"}, "baseline as one of black, mean, blur"),
         ({"order": "absolute"}, "order as one of signed, magnitude"),
-        ({"sigma": 0.0}, "sigma above 0"),
-        ({"sigma": float("nan")}, "sigma above 0"),
-        ({"samples": 0}, "samples of at least 1"),
+        ({"sigma": 0.0}, "sigma as a finite number above 0"),
+        ({"sigma": float("nan")}, "sigma as a finite number"),
+        ({"samples": 0}, "samples as a whole number of at least 1"),
     ],
 )
 def test_bad_requests(options: dict[str, Any], message: str) -> None:

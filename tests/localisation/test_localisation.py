@@ -155,7 +155,7 @@ def test_coarse_maps_are_not_smoothed(method: str, smooth: int) -> None:
         ({"protocol": "bcos"}, "expected protocol as one of paper"),
         ({"look": "all"}, "expected look as one of auto"),
         ({"smooth": 2}, "odd kernel"),
-        ({"top": 0}, "share below 1"),
+        ({"top": 0}, "top as a finite number above 0"),
         ({"top": 2.5}, "share below 1"),
         ({"top": 257}, "at most 256 pixels"),
         ({"square": 3}, "for occlusion alone"),

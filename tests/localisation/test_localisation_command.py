@@ -223,7 +223,7 @@ def test_methods_that_are_not_the_published_ones(told_apart: tuple[str, str]) ->
     [
         (("--method", "wxx"), "unknown method"),
         (("--smooth", "2"), "odd kernel"),
-        (("--batch-size", "0"), "batch_size of at least 1"),
+        (("--batch-size", "0"), "batch_size as a whole number of at least 1"),
         (("-n", "0"), "at least 1"),
         (("--look", "whole"), "let it look at windows"),
         (("--square", "3"), "--square is for occlusion, got wx"),

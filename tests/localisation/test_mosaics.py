@@ -94,7 +94,7 @@ def test_too_few_images() -> None:
         published_mosaics(LOGITS - 10, LABELS, INDICES, side=2)
     with pytest.raises(InputError, match="2 × 2 or 3 × 3"):
         choose_mosaics([LOGITS], LABELS, INDICES, side=4)
-    with pytest.raises(InputError, match="at least one grid"):
+    with pytest.raises(InputError, match="count as a whole number of at least 1"):
         published_mosaics(LOGITS, LABELS, INDICES, side=2, count=0)
 
 

@@ -191,7 +191,7 @@ def test_without_a_broken_image_there_is_no_picture_of_one() -> None:
         ({"eps": [-1.0]}, "at least 0"),
         ({"classes": ("cat",)}, "one class cannot be wrong"),
         ({"classes": CLASSES[:2]}, "labels from 0 to 1"),
-        ({"scorecard": "slow"}, "preset of fast, full"),
+        ({"scorecard": "slow"}, "scorecard as one of fast, full"),
     ],
 )
 def test_bad_input_is_one_line(change: dict[str, Any], message: str) -> None:
@@ -375,7 +375,7 @@ def test_an_interrupted_command_says_so_and_goes_on(monkeypatch: pytest.MonkeyPa
         (("--model", "nets.py:NotANumber"), "expected finite logits"),
         (("--model", "rohrer100k_sc"), "did you mean rohrer100k_scs"),
         (("--data", "nowhere"), "nowhere"),
-        (("--checkpoint-every", "0"), "checkpoint_every of at least 1, got 0"),
+        (("--checkpoint-every", "0"), "checkpoint_every as a whole number of at least 1, got 0"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_exit_2(

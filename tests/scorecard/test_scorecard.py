@@ -358,7 +358,7 @@ def test_saved_and_loaded(tmp_path) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_an_unknown_preset() -> None:
-    with pytest.raises(InputError, match="expected a preset of fast, full"):
+    with pytest.raises(InputError, match="expected preset as one of fast, full"):
         card(linear(), preset="slow")
 
 

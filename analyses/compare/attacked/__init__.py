@@ -23,7 +23,7 @@ from scs_eval.analyses.core.batching import CHUNK
 from scs_eval.analyses.core.inference import BATCH, predict_logits
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.parallel import share_size, shared_map
-from scs_eval.analyses.core.validation import check_images, check_labels, check_names
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request
 from scs_eval.progress import Progress
 
 __all__ = ["AttackedComparison", "AttackedResult", "attacked_explanations"]
@@ -54,7 +54,7 @@ def attacked_explanations(
     play: scores grids that are made of these images in their attacked form; without it there is no localisation.
     floor: what chance scores. progress: is told after every ε that one more is done.
     """
-    check_names(label=label, classes=classes)
+    check_request(label=label, classes=classes, seed=seed)
     find_method(method)
     check_images(images)
     check_labels(labels, images=images, classes=classes)

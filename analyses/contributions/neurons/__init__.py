@@ -21,9 +21,9 @@ from scs_eval.analyses.core.inference import predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.parallel import shared_map
-from scs_eval.analyses.core.validation import check_answer, check_images, check_labels, check_names
+from scs_eval.analyses.core.validation import check_answer, check_images, check_labels, check_request
 from scs_eval.analyses.plotting import colour
-from scs_eval.errors import InputError
+from scs_eval.errors import InputError, check_one_of, check_text, check_whole, several
 from scs_eval.images import Images
 from scs_eval.models.explain.activations import at_positions, find_layer
 from scs_eval.models.explain.decomposition import Decomposition, decompose
@@ -60,20 +60,24 @@ def neurons(
     >>> scs_eval.neurons(model, data, layer=layer, channels=[0, 1], top=2).layer == layer
     True
     """
-    check_names(label=label)
+    check_request(label=label, batch_size=batch_size)
+    check_text(layer=layer)
+    _check_choices(channels, directions, top, picture)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     pictures, numbers = data.images, data.indices
     check_images(pictures)
     batch_size = images_at_once(pictures, BATCH) if batch_size is None else batch_size
-    _check_choices(channels, directions, top, picture, batch_size)
-    wanted, truth = None if targets is None else as_labels(targets), None if labels is None else data.labels
+    wanted, truth = (
+        None if targets is None else as_labels(targets, what="targets"),
+        None if labels is None else data.labels,
+    )
     with torch.inference_mode(False), evaluating(model):
         kind = type(find_layer(model, layer)).__name__
         names = data.class_names(model)
         check_answer(model, pictures, classes=len(names))
-        for given in (wanted, truth):
+        for what, given in (("targets", wanted), ("labels", truth)):
             if given is not None:
-                check_labels(given, images=pictures, classes=names)
+                check_labels(given, images=pictures, classes=names, what=what)
         chosen = _directions(model, pictures, wanted, layer, directions, len(names), batch_size)
         vectors = _vectors(model, pictures, channels, chosen, layer)
         peaks = find_peaks(model, pictures, vectors, layer=layer, top=top, batch_size=batch_size)
@@ -114,16 +118,17 @@ def _feature_names(channels: Sequence[int], chosen: Directions) -> tuple[str, ..
     return (*(f"neuron {channel}" for channel in channels), *directions)
 
 
-def _check_choices(channels: Sequence[int], directions: int, top: int, picture: str, batch_size: int) -> None:
-    if picture not in colour.STYLES:
-        raise InputError(f"expected a style of {', '.join(colour.STYLES)}, got {picture!r}")
-    if directions < 0 or not (directions or channels):
-        raise InputError(f"expected channels, or directions of at least 1, got {list(channels)} and {directions}")
-    if len(set(channels)) < len(channels):
-        raise InputError(f"expected each neuron once, got {', '.join(map(str, channels))}")
-    for what, number in (("images for each neuron", top), ("images at once", batch_size)):
-        if number < 1:
-            raise InputError(f"expected at least 1 of the {what}, got {number}")
+def _check_choices(channels: Sequence[int], directions: int, top: int, picture: str) -> None:
+    check_one_of(colour.STYLES, picture=picture)
+    check_whole(1, top=top)
+    check_whole(0, directions=directions)
+    chosen = several(channels=channels)
+    for channel in chosen:
+        check_whole(0, channels=channel)
+    if not (directions or chosen):
+        raise InputError(f"expected channels, or directions of at least 1, got {chosen} and {directions}")
+    if len(set(chosen)) < len(chosen):
+        raise InputError(f"expected each neuron once, got {', '.join(map(str, chosen))}")
 
 
 def _directions(
