@@ -82,7 +82,7 @@ def is_whole(value: object) -> bool:
 
 def is_number(value: object) -> bool:
     """Whether a value is a finite number; True is none."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    return not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
 
 
 def check_whole(least: int, **numbers: Any) -> None:
