@@ -27,7 +27,8 @@ class Attack:
     >>> import scs_eval
     >>> attack = scs_eval.Attack(name="apgd", norm="l2", steps=5)
     >>> data = scs_eval.load_data("sample", n=3)
-    >>> scs_eval.pgd("rohrer25k_scs", data, eps=[0.1], attacks=[attack], scorecard=None).min_eps.shape
+    >>> options = scs_eval.PgdOptions(scorecard=None)
+    >>> scs_eval.pgd("rohrer25k_scs", data, eps=[0.1], attacks=[attack], options=options).min_eps.shape
     (3,)
     """
 

@@ -32,7 +32,8 @@ def register_attack(attack: Any = None, name: str = "", **traits: Any) -> Any:
     ... def darker(model, images, labels, eps):
     ...     return images - eps
     >>> model, data = scs_eval.load_model("rohrer25k_scs"), scs_eval.load_data("sample", n=10)
-    >>> scs_eval.pgd(model, data, eps=[0.1, 0.5], attacks=["darker"], scorecard=None).attacks
+    >>> options = scs_eval.PgdOptions(scorecard=None)
+    >>> scs_eval.pgd(model, data, eps=[0.1, 0.5], attacks=["darker"], options=options).attacks
     ('darker',)
     """
     if isinstance(attack, AttackKind):

@@ -10,12 +10,10 @@ says. Source: B-cos v2, section 4 and C.2.1, Figures 3 and 5-7; Rao et al. 2022.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scs_eval.analyses.localisation.options import LocalisationOptions as LocalisationOptions
 from scs_eval.analyses.localisation.options import MosaicOptions as MosaicOptions
-from scs_eval.progress import Progress
 
 if TYPE_CHECKING:  # the command line reads the options from here, and must not wait for torch
     from torch import Tensor, nn
@@ -36,8 +34,6 @@ def localisation(
     label: str = "model",
     seed: int = 0,
     predictions: "Tensor | None" = None,
-    checkpoint: str | Path | None = None,
-    progress: Progress | None = None,
 ) -> "LocalisationResult":
     """Grid pointing scores of one model by one attribution method, for every cell of every mosaic.
 
@@ -47,8 +43,6 @@ def localisation(
     method: as `attribute` takes it: a name, a class of captum.attr, a function of (model, images, targets).
     predictions: (N,) the model's classes of the single images, if they are known: the result then says how many are
         right, of all and of those in the mosaics.
-    checkpoint: file that an interrupted run goes on from. progress: called with how many more mosaics are done; if it
-        has a method `resume(count)`, that one is told what an interrupted run had done.
 
     >>> import scs_eval
     >>> data, few = scs_eval.load_data("sample", n=60), scs_eval.MosaicOptions(side=2, count=3)
@@ -64,7 +58,7 @@ def localisation(
     from scs_eval.analyses.core.validation import check_one_per_image, check_request
     from scs_eval.analyses.localisation.runner import LocalisationRun
 
-    check_request(label=label, seed=seed, checkpoint=checkpoint)
+    check_request(label=label, seed=seed)
     name, chosen, network = method_name(method), options or LocalisationOptions(), as_model(model)
     if predictions is not None:
         predictions = as_labels(predictions, what="predictions")
@@ -73,7 +67,7 @@ def localisation(
         mosaics = select_mosaics({label: network}, data, MosaicOptions(protocol=chosen.protocol), seed=seed)[label]
     with inference_mode(False):  # which leaves no graph
         run = LocalisationRun.prepare(network, data, mosaics, chosen, method=name, label=label, seed=seed)
-        return run.result(predictions=predictions, checkpoint=checkpoint, progress=progress)
+        return run.result(predictions)
 
 
 def select_mosaics(

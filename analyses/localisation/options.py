@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from scs_eval.analyses.core.options import check_at_least, check_fields
 from scs_eval.errors import InputError, check_positive
+from scs_eval.progress import Progress
 
 SIDE, COUNT = 3, 500
 BCOS_V2 = "bcos-v2"
@@ -19,6 +20,9 @@ Order = Literal["random", "confident"]
 @dataclass(frozen=True)
 class LocalisationOptions:
     """How mosaics are seen and scored; the text of each annotation is the help of the option of that name.
+
+    checkpoint: file that an interrupted run goes on from. progress: called with how many more mosaics are done; if it
+    has a method `resume(count)`, that one is told what an interrupted run had done.
 
     >>> import scs_eval
     >>> scs_eval.LocalisationOptions(smooth=5).protocol
@@ -52,6 +56,8 @@ class LocalisationOptions:
         "networks.  [default: 3; 6 with --protocol bcos-v2]",
     ] = None
     batch_size: Annotated[int | None, "Grids at once.  [default: what fits into memory]"] = None
+    checkpoint: str | Path | None = None
+    progress: Progress | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no model could be asked."""

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -89,11 +88,9 @@ class LocalisationRun:
             "square": self.explainer.options.square,
         }  # fmt: skip
 
-    def result(
-        self, *, predictions: Tensor | None, checkpoint: str | Path | None, progress: Progress | None
-    ) -> LocalisationResult:
+    def result(self, predictions: Tensor | None) -> LocalisationResult:
         """Explain and score every mosaic."""
-        arrays = self.run(checkpoint, progress)
+        arrays = self.run()
         options, mosaics, scorer, images = self.options, self.mosaics, self.scorer, self.data.images
         return LocalisationResult(
             label=self.label,
@@ -125,8 +122,9 @@ class LocalisationRun:
             seconds=float(arrays["seconds"]) / len(mosaics),
         )
 
-    def run(self, checkpoint: str | Path | None, progress: Progress | None) -> Arrays:
+    def run(self) -> Arrays:
         """Scores of all mosaics, the first few's smoothed maps, and the seconds it took."""
+        checkpoint, progress = self.options.checkpoint, self.options.progress
         store = None if checkpoint is None else Checkpoint(checkpoint, self._key())
         state = RunState(store, store.load() if store else {})
         _tell_resumed(progress, state.count)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scs_eval.analyses.core.labelled_images import ImageSet
 from scs_eval.analyses.core.task import Task
-from scs_eval.analyses.localisation import localisation
+from scs_eval.analyses.localisation import LocalisationOptions, localisation
 from scs_eval.analyses.localisation.choice import choose_mosaics
 from scs_eval.analyses.localisation.mosaics import Mosaics, positions_of
 from scs_eval.analyses.localisation.result import LocalisationResult
@@ -60,7 +60,9 @@ def run(task: Task) -> LocalisationResult:
     """All grids."""
     mosaics = task.grids.mosaics
     return localisation(
-        task.model, ImageSet(task.images, task.labels, task.classes, task.indices), mosaics, method=task.method,
-        label=task.label, seed=task.seed, checkpoint=task.checkpoint,
-        progress=lambda count: task.progress(count / len(mosaics)),
+        task.model, ImageSet(task.images, task.labels, task.classes, task.indices), mosaics,
+        LocalisationOptions(
+            checkpoint=task.checkpoint, progress=lambda count: task.progress(count / len(mosaics))
+        ),
+        method=task.method, label=task.label, seed=task.seed,
     )  # fmt: skip

@@ -5,12 +5,9 @@ paper), areas and medians follow from it. The scorecard beside the curve says wh
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scs_eval.analyses.pgd.options import Card
 from scs_eval.analyses.pgd.options import PgdOptions as PgdOptions
-from scs_eval.progress import Progress
 
 if TYPE_CHECKING:  # the command line reads the options from here, and must not wait for torch
     from scs_eval.analyses.attacks.own_attacks import AttackLike
@@ -25,32 +22,28 @@ def pgd(
     *,
     eps: Sequence[float],
     attacks: "Sequence[AttackLike]" = ("pgd",),
-    scorecard: Card | None = "fast",
     options: PgdOptions | None = None,
     classes: Sequence[str] | None = None,
     label: str = "model",
     seed: int = 0,
-    progress: Progress | None = None,
-    checkpoint: Path | None = None,
 ) -> "PgdResult":
     """Attack images (n, 3, H, W) in [0, 1] with labels (n,) at every ε, on the device that the model is on.
 
     images: arrays, or data that bring labels, classes and indices; they are read when they are attacked, and of the
     adversarial images only those that the options show or keep stay.
     attacks: names as of `--attack`, `Attack`s, or functions of (model, images, labels, eps) as `register_attack` takes
-    them; an image counts as wrong if one of them fools the model. scorecard: how thorough, None for none.
-    checkpoint: a file from which an interrupted sweep goes on.
-    progress: is told how many more of `runner.count_steps` are done: one for an image, the rest for the scorecard.
+    them; an image counts as wrong if one of them fools the model. options: of the sweep, its scorecard, what is kept.
 
     >>> import scs_eval
     >>> data = scs_eval.load_data("sample", n=4)
-    >>> result = scs_eval.pgd(scs_eval.load_model("rohrer25k_scs"), data, eps=[0.01, 0.3], scorecard=None)
+    >>> model, curve_only = scs_eval.load_model("rohrer25k_scs"), scs_eval.PgdOptions(scorecard=None)
+    >>> result = scs_eval.pgd(model, data, eps=[0.01, 0.3], options=curve_only)
     >>> bool(result.is_adversarial[-1].all())
     True
     """
     from scs_eval.analyses.pgd.runner import run
 
     return run(
-        model, images, labels, options or PgdOptions(), eps=eps, attacks=attacks, preset=scorecard, classes=classes,
-        label=label, seed=seed, progress=progress, checkpoint=checkpoint,
+        model, images, labels, options or PgdOptions(), eps=eps, attacks=attacks, classes=classes, label=label,
+        seed=seed,
     )  # fmt: skip

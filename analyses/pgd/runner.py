@@ -22,9 +22,9 @@ from scs_eval.analyses.pgd.examples import choose_pictures, explain
 from scs_eval.analyses.pgd.options import PgdOptions
 from scs_eval.analyses.pgd.quantisation import min_eps_rounded
 from scs_eval.analyses.pgd.result import PgdResult
-from scs_eval.analyses.scorecard import PRESETS, STEPS, Scorecard, find_preset
+from scs_eval.analyses.scorecard import STEPS, Scorecard, find_preset
 from scs_eval.analyses.scorecard import scorecard as make_scorecard
-from scs_eval.errors import InputError, check_one_of
+from scs_eval.errors import InputError
 from scs_eval.images import Images, take
 from scs_eval.progress import Advance, Progress
 
@@ -52,31 +52,27 @@ def run(
     *,
     eps: Sequence[float],
     attacks: Sequence[AttackLike],
-    preset: str | None,
     classes: Sequence[str] | None,
     label: str,
     seed: int,
-    progress: Progress | None,
-    checkpoint: Path | None,
 ) -> PgdResult:
     """What `pgd` gives."""
     radii, chosen = check_eps(eps), as_attacks(attacks)
-    check_request(label=label, seed=seed, checkpoint=checkpoint)
+    check_request(label=label, seed=seed)
     network, data = as_model(model), as_examples(images, labels, classes=classes)
     check_images(data.images)
     names = data.class_names(network)
     if len(names) < 2:
         raise InputError(f"expected at least two classes, got {len(names)}; one class cannot be wrong")
     check_labels(data.labels, images=data.images, classes=names)
-    if preset is not None:
-        check_one_of(PRESETS, scorecard=preset)
     pictures = data.images.float().cpu() if isinstance(data.images, Tensor) else data.images
     truth, ids = data.labels.long().cpu(), data.indices
     with evaluating(network):
         predictions = predict_logits(network, pictures, classes=len(names)).argmax(1)
         swept = sweep(
             network, pictures, truth, radii.tolist(), attacks=chosen, seed=seed, ids=ids,
-            batch_size=options.batch_size, independent=options.independent, progress=progress, checkpoint=checkpoint,
+            batch_size=options.batch_size, independent=options.independent, progress=options.progress,
+            checkpoint=None if options.checkpoint is None else Path(options.checkpoint),
             checkpoint_every=options.checkpoint_every,
             summarise=partial(_summarise, network, truth, radii, chosen[0].norm, len(names)),
             keep=partial(_wanted, truth, options.shown, options.kept),
@@ -97,12 +93,13 @@ def run(
         indices=ids.numpy(),
         **outcomes,
     )
-    if preset is None:
+    if options.scorecard is None:
         return result
     twin_name, twin = options.twin or ("the twin", None)
     card = _scorecard(
-        network, pictures, truth, result, chosen, preset=preset, twin=twin, twin_name=twin_name, seed=seed,
-        batch_size=options.batch_size, progress=_card_progress(progress, check_cost(len(pictures), preset)),
+        network, pictures, truth, result, chosen, preset=options.scorecard, twin=twin, twin_name=twin_name, seed=seed,
+        batch_size=options.batch_size,
+        progress=_card_progress(options.progress, check_cost(len(pictures), options.scorecard)),
     )  # fmt: skip
     return replace(result, scorecard=card)
 

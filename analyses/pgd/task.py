@@ -13,6 +13,8 @@ def run(task: Task) -> PgdResult:
     steps = count_steps(len(task.images), "fast")
     return pgd(
         task.model, task, eps=task.eps, attacks=task.attacks,
-        options=PgdOptions(kept=KEPT, twin=task.twin), label=task.label, seed=task.seed,
-        progress=lambda count: task.progress(count / steps), checkpoint=task.checkpoint,
+        options=PgdOptions(
+            kept=KEPT, twin=task.twin, checkpoint=task.checkpoint, progress=lambda count: task.progress(count / steps)
+        ),
+        label=task.label, seed=task.seed,
     )  # fmt: skip

@@ -84,10 +84,11 @@ class LazyGroup(click.Group):
         super().format_epilog(ctx, formatter)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of that name; where its help is asked for, with what plugins registered."""
+        """The command of that name; where help is asked for, it and its subcommands name what plugins registered."""
         command = self._find(name)
         if command is not None and self.asks_help:
-            command.epilog = plugin_lines()
+            for part in (command, *getattr(command, "commands", {}).values()):
+                part.epilog = plugin_lines()
         return command
 
     def _find(self, name: str) -> click.Command | None:

@@ -44,7 +44,7 @@ ANALYSES: dict[str, Callable[..., Any]] = {
         scs_eval.faithfulness, methods="grad", options=scs_eval.FaithfulnessOptions(steps=2, samples=2)
     ),
     "localisation": _named(_localisation),
-    "pgd": _named(scs_eval.pgd, eps=[0.01], scorecard=None),
+    "pgd": _named(scs_eval.pgd, eps=[0.01], options=scs_eval.PgdOptions(scorecard=None)),
     "corruptions": _named(scs_eval.corruptions, names=["brightness"]),
     "detect": _named(scs_eval.detect, options=DetectOptions(eps=(0.01,))),
     "certify": _named(scs_eval.certify, options=CertifyOptions(samples=20, guesses=5, attack=False)),
@@ -172,7 +172,14 @@ EPS = [[], [0], [-1], ["a"], [float("nan")], [float("inf")], [0.01, 0.01], [2.0]
 def test_eps_that_are_none(eps: Any) -> None:
     images = data()
     works_or_refused(
-        lambda: scs_eval.pgd(network(), images.images, images.labels, classes=images.classes, eps=eps, scorecard=None)
+        lambda: scs_eval.pgd(
+            network(),
+            images.images,
+            images.labels,
+            classes=images.classes,
+            eps=eps,
+            options=scs_eval.PgdOptions(scorecard=None),
+        )
     )
 
 

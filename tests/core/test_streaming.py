@@ -1,5 +1,6 @@
 """Images that are read when used: every analysis gives the bits that it gives for a tensor, and holds few of them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ ANALYSES = {
         model, *data, methods="grad", options=scs_eval.FaithfulnessOptions(steps=3, samples=3), **names
     ),
     "pgd": lambda model, *data, **names: scs_eval.pgd(
-        model, *data, eps=EPS, attacks=[Attack(steps=2)], scorecard=None, options=scs_eval.PgdOptions(shown=4), **names
+        model, *data, eps=EPS, attacks=[Attack(steps=2)], options=scs_eval.PgdOptions(shown=4, scorecard=None), **names
     ),
     "scorecard": lambda model, *data, **names: scs_eval.scorecard(model, *data, eps=0.02, attacks=[Attack(steps=2)]),
     "calibration": lambda model, *data, **names: scs_eval.calibration(model, *data, bins=3, batch_size=7, **names),
@@ -225,11 +226,11 @@ def test_pgd_keeps_the_adversarial_images_that_it_shows_and_no_others(model, dat
     assert len(whole.pictures) == 4 == len(whole.adversarial)
     path = tmp_path / "sweep.npz"
 
-    few = scs_eval.PgdOptions(shown=4, batch_size=8)
-    options = {"eps": EPS, "attacks": [Attack(steps=2)], "scorecard": None, "options": few}
+    few = scs_eval.PgdOptions(shown=4, batch_size=8, scorecard=None)
+    options = {"eps": EPS, "attacks": [Attack(steps=2)]}
     many = data.subset(torch.arange(COUNT).repeat(2))  # three blocks of 32
     many = scs_eval.ImageData(many.images, many.labels, many.classes, torch.arange(2 * COUNT), "again")
-    uninterrupted = scs_eval.pgd(model, many, **options)
+    uninterrupted = scs_eval.pgd(model, many, **options, options=few)
     calls = []
 
     def stop_later(count):
@@ -238,11 +239,11 @@ def test_pgd_keeps_the_adversarial_images_that_it_shows_and_no_others(model, dat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        scs_eval.pgd(model, many, **options, checkpoint=path, progress=stop_later)
+        scs_eval.pgd(model, many, **options, options=replace(few, checkpoint=path, progress=stop_later))
     with np.load(path) as stored:
         assert len(stored["images"]) <= 4
         assert 0 < stored["done"].sum() < len(many)
-    same(scs_eval.pgd(model, many, **options, checkpoint=path), uninterrupted)
+    same(scs_eval.pgd(model, many, **options, options=replace(few, checkpoint=path)), uninterrupted)
 
 
 def test_contributions_keep_the_maps_of_the_first_images_and_the_numbers_of_all(model, data):

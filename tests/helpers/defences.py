@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from scs_eval import load_data, load_model, pgd
+from scs_eval import PgdOptions, load_data, load_model, pgd
 from scs_eval.models.layers import SharpenedSDP2d
 
 TABLE = Path(__file__).parents[2] / "docs" / "gallery.csv"
@@ -156,6 +156,9 @@ SOUND = {
 }  # fmt: skip
 
 
+CURVE = PgdOptions(scorecard=None)
+
+
 def judge(name: str) -> dict[str, object]:
     """A row of the table: the verdict, the checks behind it, and whether the curve is higher than it should be."""
     exhibit = {**BROKEN, **SOUND}[name]
@@ -171,7 +174,7 @@ def judge(name: str) -> dict[str, object]:
     assert card is not None
     with torch.no_grad():
         own = base(images).argmax(1)
-    honest = 0.0 if exhibit.base is None else 1 - pgd(base, images, own, eps=GRID, scorecard=None).is_adversarial.mean()
+    honest = 0.0 if exhibit.base is None else 1 - pgd(base, images, own, eps=GRID, options=CURVE).is_adversarial.mean()
     rise = float(1 - result.is_adversarial.mean() - honest) if exhibit.base else 0.0
     failed = [check.name for check in card.lines if check.verdict == card.verdict] if card.verdict != "PASS" else []
     kind = "sound" if exhibit.base is None else "broken, curve higher" if rise > CHANGED else "broken, curve as it was"

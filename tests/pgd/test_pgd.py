@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,9 @@ def linear(seed: int = 0) -> nn.Sequential:
 def run(**options: Any) -> PgdResult:
     labels = linear()(IMAGES).argmax(1)
     labels[:4] = (labels[:4] + 1) % 3  # wrong when clean
-    given = {"eps": EPS, "classes": CLASSES, "scorecard": None, "label": "m", **options}
+    own = {name: options.pop(name) for name in ("scorecard", "checkpoint", "progress") & options.keys()}
+    chosen = replace(options.pop("options", PgdOptions()), **{"scorecard": None, **own})
+    given = {"eps": EPS, "classes": CLASSES, "label": "m", "options": chosen, **options}
     return pgd(given.pop("model", linear()), IMAGES, labels, **given)
 
 

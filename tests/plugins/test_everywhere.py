@@ -97,7 +97,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_kind_is_in_the_help(folder):
-    for words in (["--help"], ["saliency", "--help"]):
+    for words in (["--help"], ["saliency", "--help"], ["zoo", "train", "--help"]):
         shown = run(folder, *words)
         for kind, name in KINDS.items():
             assert f"{kind}: {name}" in shown

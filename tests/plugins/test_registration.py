@@ -151,7 +151,13 @@ def test_functions_in_the_analyses():
         return images + eps * torch.sign(0.5 - images)
 
     swept = scs_eval.pgd(
-        model, images, labels, eps=[0.1, 0.5], classes=list("abcde"), attacks=[towards_grey, "fgsm"], scorecard=None
+        model,
+        images,
+        labels,
+        eps=[0.1, 0.5],
+        classes=list("abcde"),
+        attacks=[towards_grey, "fgsm"],
+        options=scs_eval.PgdOptions(scorecard=None),
     )
     assert swept.attacks == ("towards_grey", "fgsm")
     grey = model(images + (0.5 - images).clamp(-0.5, 0.5)).argmax(1) != labels

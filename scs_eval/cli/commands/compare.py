@@ -139,7 +139,8 @@ def check_needs(options: CompareOptions, analyses: tuple[str, ...]) -> None:
     """Raise for what no analysis that was asked for would look at."""
     from scs_eval.analyses.attacks.own_attacks import as_attacks
 
-    as_attacks(options.attacks)
+    if options.attacks:
+        as_attacks(options.attacks)
     needed = {need for name in analyses for need in compared()[name].needs}
     for flag, need, given in (("--metric", "metrics", options.metrics), ("--attack", "attacks", options.attacks)):
         if given and need not in needed:

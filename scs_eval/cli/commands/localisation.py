@@ -148,11 +148,13 @@ def run_all(
     from scs_eval.analyses.localisation import localisation
 
     def run(name: str, method: str, advance: Advance) -> "LocalisationResult":
+        chosen = replace(
+            options, square=options.square if reads_square(method) else None, progress=advance,
+            checkpoint=unfinished(session.request) / f"{folder_name([name, method])}.npz",
+        )  # fmt: skip
         result = localisation(
-            session.models[name].model, data[name], mosaics[name],
-            options if reads_square(method) else replace(options, square=None), method=method, label=name,
+            session.models[name].model, data[name], mosaics[name], chosen, method=method, label=name,
             seed=session.request.seed, predictions=logits[name].argmax(1),
-            checkpoint=unfinished(session.request) / f"{folder_name([name, method])}.npz", progress=advance,
         )  # fmt: skip
         return result.with_settings({**session.settings(data[name]), "look": result.seen})
 

@@ -127,9 +127,10 @@ def run(
     twin = trained_twin(named.architecture, device=session.device) if choice.scorecard else None
     settings = (choice.eps.values, attacks, options.independent, request.seed, request.data)
     result = pgd(
-        named.model, data, eps=choice.eps.values, attacks=attacks, scorecard=choice.card,
-        options=replace(options, twin=twin), label=name, seed=request.seed, progress=advance,
-        checkpoint=part_of(parts, name, *settings),
+        named.model, data, eps=choice.eps.values, attacks=attacks, label=name, seed=request.seed,
+        options=replace(
+            options, scorecard=choice.card, twin=twin, progress=advance, checkpoint=part_of(parts, name, *settings)
+        ),
     )  # fmt: skip
     return result.with_settings({**session.settings(data), "eps": choice.eps.text, "preset": choice.preset})
 
