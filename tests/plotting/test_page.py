@@ -38,7 +38,14 @@ def results() -> dict[str, Result]:
             scs_eval.contributions(model, data, **name),
             scs_eval.faithfulness(model, data, methods=["grad", "ixg", "wx", "intgrad"], options=FEW, **name),
             scs_eval.calibration(model, data, bins=2, **name),
-            scs_eval.pgd(model, data, eps=[0.01, 0.1], attacks=[scs_eval.Attack(steps=2)], scorecard=None, **name),
+            scs_eval.pgd(
+                model,
+                data,
+                eps=[0.01, 0.1],
+                attacks=[scs_eval.Attack(steps=2)],
+                options=scs_eval.PgdOptions(scorecard=None),
+                **name,
+            ),
         ):
             several.setdefault(result.name, []).append(result)
     return {name: side_by_side(pair) for name, pair in several.items()} | {
