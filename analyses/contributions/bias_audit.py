@@ -65,6 +65,27 @@ def audit_figure(model: str, parts: Mapping[str, np.ndarray], logits: np.ndarray
         return style.figure_of(ax)
 
 
+def lead_figure(leads: Mapping[str, np.ndarray], ax: "Axes | None" = None) -> "Figure":
+    """Models side by side: how much of the lead over the second class all biases make up, image by image (Fig. 13).
+
+    leads: model → (n,) shares; ties of the two classes are NaN.
+    """
+    with style.drawing(ax, width=4.6, height=0.9 + 0.3 * len(leads)) as ax:
+        known = [100 * values[np.isfinite(values)] for values in leads.values()]
+        ax.boxplot(known, orientation="horizontal", widths=0.6, showfliers=False, medianprops={"color": "black"})
+        ax.set_yticks(range(1, len(leads) + 1), list(leads))
+        ax.invert_yaxis()
+        for position in (0, 100):
+            ax.axvline(position, color="0.6", lw=0.6)
+        count = max(map(len, known))
+        ax.set_xlabel(
+            f"share of the biases in the lead over the second class in %\nquartiles of {count:,} images, and 1.5 times "
+            "their distance"
+        )
+        ax.set_title("0: none of the decision is bias; 100: all of it", loc="left")
+        return style.figure_of(ax)
+
+
 def _bars(shares: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """All biases, the largest layers in the order of the network, the others together."""
     layers = {name: values for name, values in shares.items() if name != "residual"}

@@ -8,7 +8,7 @@ import pandas as pd
 
 from scs_eval.analyses.attribution.completeness import bias_share, complete, ratio
 from scs_eval.analyses.contributions import figure as contribution_figures
-from scs_eval.analyses.contributions.bias_audit import audit_figure, audit_table
+from scs_eval.analyses.contributions.bias_audit import audit_figure, audit_table, lead_figure
 from scs_eval.analyses.contributions.figure import EXPLAINED, FIRST, MEAN, SECOND
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.plotting import colour
@@ -235,6 +235,10 @@ class ContributionsComparison(Comparison[ContributionsResult]):
             raise InputError("expected results for the same images in the same order; compare those")
         return contribution_figures.comparison_figure(self.results, ax)
 
+    def lead_figure(self, ax: "Axes | None" = None) -> "Figure":
+        """A box per model: what share of the lead of the most likely class over the second biases make up (Fig. 13)."""
+        return lead_figure({result.label: result.table()["lead_bias_share"].to_numpy() for result in self.results}, ax)
+
     def figures(self) -> dict[str, "Figure"]:
         """All models, six to a page (figure, figure-2 …), and each model's own figures."""
         starts = range(0, len(self.results), COLUMNS_PER_PAGE)
@@ -243,5 +247,7 @@ class ContributionsComparison(Comparison[ContributionsResult]):
             "figure" + (f"-{i}" if i > 1 else ""): contribution_figures.comparison_figure(page)
             for i, page in enumerate(pages, start=1)
         }
+        if "audit" in self.results[0].extras:
+            drawn["lead_bias"] = self.lead_figure()
         own = {f"{result.label}_{key}": figure for result in self.results for key, figure in result.figures().items()}
         return {**drawn, **{key.replace("/", "-"): figure for key, figure in own.items()}}
