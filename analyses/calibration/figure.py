@@ -23,21 +23,11 @@ def draw_reliability(results: "Sequence[CalibrationResult]", ax: "Axes | None" =
         for scaling, (panel, title) in enumerate(zip(axes, PANELS, strict=False)):
             _panel(panel, results, scaling, title)
         axes[0].set_ylabel("accuracy in %, 95 % interval")
-        handles, names = axes[0].get_legend_handles_labels()
         first = results[0]
         note = (
             f"{len(first.labels):,} images in {first.bins} bins of equal mass; below the diagonal: too sure of itself"
         )
-        figure = style.figure_of(axes[0])
-        figure.legend(
-            handles,
-            names,
-            loc="outside lower center",
-            ncols=2,
-            title=style.note(note),
-            title_fontsize=style.points(6.5),
-        )
-        return figure
+        return style.legend_below(axes[0], note, ncols=2)
 
 
 def _panel(ax: "Axes", results: "Sequence[CalibrationResult]", scaling: int, title: str) -> None:

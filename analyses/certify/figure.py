@@ -25,20 +25,10 @@ def draw_bounds(results: "Sequence[CertifyResult]", ax: "Axes | None" = None) ->
         for s, panel in enumerate(axes):
             _panel(panel, results, s)
         axes[0].set_ylabel("accuracy in %")
-        handles, names = axes[0].get_legend_handles_labels()
         first = results[0]
         note = f"{first.n} images, {first.samples:,} noisy copies each, certificates wrong with p ≤ {first.alpha:g}\n"
         note += "solid: proven" + ("; dashed: not broken by an attack on the smoothed model" if first.attacked else "")
-        figure = style.figure_of(axes[0])
-        figure.legend(
-            handles,
-            names,
-            loc="outside lower center",
-            ncols=3,
-            title=style.note(note),
-            title_fontsize=style.points(6.5),
-        )
-        return figure
+        return style.legend_below(axes[0], note, ncols=3)
 
 
 def _panel(ax: "Axes", results: "Sequence[CertifyResult]", s: int) -> None:

@@ -29,18 +29,8 @@ def draw_pixel_curves(results: Sequence[Any]) -> "Figure":
             ax.set_title(PANELS[kind][0], loc="left")
             ax.set_xlabel(PANELS[kind][1])
         axes[0].set_ylabel("probability of the class")
-        handles, names = axes[0].get_legend_handles_labels()
         note = f"{results[0].methods[0]}, {len(results[0].targets)} images, 95 % bands; thin and dotted: a random map"
-        figure = style.figure_of(axes[0])
-        figure.legend(
-            handles,
-            names,
-            loc="outside lower center",
-            ncols=2,
-            title=style.note(note),
-            title_fontsize=style.points(6.5),
-        )
-        return figure
+        return style.legend_below(axes[0], note, ncols=2)
 
 
 def _curve(ax: "Axes", result: Any, kind: str, styles: LineStyles) -> None:

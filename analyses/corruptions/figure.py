@@ -37,18 +37,8 @@ def draw_curves(results: "Sequence[CorruptionsResult]", ax: "Axes | None" = None
             panel.set_ylabel("accuracy in %")
         for panel in axes[-columns:]:
             panel.set_xlabel("severity")
-        handles, labels = axes[0].get_legend_handles_labels()
         note = f"{results[0].n:,} images, {results[0].source}; severity 0 is clean, 95 % bands"
-        figure = style.figure_of(axes[0])
-        figure.legend(
-            handles,
-            labels,
-            loc="outside lower center",
-            ncols=3,
-            title=style.note(note),
-            title_fontsize=style.points(6.5),
-        )
-        return figure
+        return style.legend_below(axes[0], note, ncols=3)
 
 
 def _panel(ax: "Axes", results: "Sequence[CorruptionsResult]", index: int | None) -> None:

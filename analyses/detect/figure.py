@@ -29,22 +29,12 @@ def draw_roc(results: "Sequence[DetectResult]", detectors: Sequence[str], ax: "A
                 _detectors(panel, results[0], detectors, kind)
             else:
                 _models(panel, results, kind)
-        handles, names = axes[0].get_legend_handles_labels()
         first = results[0]
         note = f"{len(first.indices):,} clean images; dotted: {100 * TPR:.0f} % of them are let through; "
         note += f"Gaussians fitted on {first.fitted:,} others"
         if len(results) > 1:
             note += f"\nsolid: {detectors[-1]}; dashed: {detectors[0]}"
-        figure = style.figure_of(axes[0])
-        figure.legend(
-            handles,
-            names,
-            loc="outside lower center",
-            ncols=3,
-            title=style.note(note),
-            title_fontsize=style.points(6.5),
-        )
-        return figure
+        return style.legend_below(axes[0], note, ncols=3)
 
 
 def _detectors(ax: "Axes", result: "DetectResult", detectors: Sequence[str], kind: int) -> None:

@@ -167,6 +167,14 @@ def figure_of(ax: "Axes") -> "Figure":
     return figure
 
 
+def legend_below(ax: "Axes", text: str, *, ncols: int) -> "Figure":
+    """The figure of the axes, with their legend outside below it, under a note in small print."""
+    handles, names = ax.get_legend_handles_labels()
+    figure = figure_of(ax)
+    figure.legend(handles, names, loc="outside lower center", ncols=ncols, title=note(text), title_fontsize=points(6.5))
+    return figure
+
+
 def spread(positions: Sequence[float], gap: float, low: float, high: float) -> np.ndarray:
     """Move positions as little as needed so that neighbours are at least `gap` apart and inside [low, high].
 

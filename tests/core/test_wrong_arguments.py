@@ -111,7 +111,7 @@ def bad_values(hint: Any) -> list[Any]:
         missing = [] if NoneType in parts else [None]
         return [value for value in (-1, 0, 1.5, "x", NAN, True, *missing) if value not in choices]
     name = hint.__name__ if isinstance(hint, type) and not parts else str(hint).replace("pathlib.", "")
-    return [] if "tuple[str, typing.Any]" in name else BAD[name]
+    return [] if "tuple[str, typing.Any]" in name or "Callable" in name else BAD[name]
 
 
 def options_of(function: Any, wanted: str) -> type | None:

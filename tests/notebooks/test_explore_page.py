@@ -141,19 +141,11 @@ def wait_for(browser: chromium.Browser, condition: str) -> None:
         time.sleep(0.05)
 
 
+EXPLORE = [sys.executable, "-m", "scs_eval", "explore", *["rohrer25k_conv", "-n", "2", "--method", "grad"]]
+
+
 def test_the_command_prints_the_address_and_ctrl_c_ends_it():
-    words = [
-        sys.executable,
-        "-m",
-        "scs_eval",
-        "explore",
-        "rohrer25k_conv",
-        "-n",
-        "2",
-        "--method",
-        "grad",
-        "--no-browser",
-    ]
+    words = [*EXPLORE, "--no-browser"]
     started = subprocess.Popen(
         [*words, "--view", "image=1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )
@@ -167,19 +159,7 @@ def test_the_command_prints_the_address_and_ctrl_c_ends_it():
 
 def test_a_port_that_is_taken_says_so(address, tmp_path: Path):
     port = str(urlsplit(address).port)
-    words = [
-        sys.executable,
-        "-m",
-        "scs_eval",
-        "explore",
-        "rohrer25k_conv",
-        "-n",
-        "2",
-        "--method",
-        "grad",
-        "--port",
-        port,
-    ]
+    words = [*EXPLORE, "--port", port]
     done = subprocess.run([*words, "--no-browser"], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2
     assert f"port {port} is taken" in done.stderr
