@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
     from matplotlib.lines import Line2D
 
-WIDEST = 1100  # pixels of a picture in a page; the folder has it as it was drawn
+WIDEST = 1000  # pixels of a picture in a page; the folder has it as it was drawn
 DESCRIPTION = "{http://purl.org/dc/elements/1.1/}description"
 
 
@@ -145,5 +145,5 @@ def _picture_uri(path: Path) -> str:
     if small.width > WIDEST:
         small = small.resize((WIDEST, round(small.height * WIDEST / small.width)), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    small.save(buffer, "WEBP", quality=70, method=4)
+    small.save(buffer, "WEBP", quality=65, method=4)
     return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -110,7 +110,7 @@ def gallery(parts: Mapping[str, Result]) -> Gallery | None:
     ]
     return Gallery(
         entries=entries,
-        images=picture_sheet(pictures, side=side),
+        images=picture_sheet(pictures, side=side, exact=palettes.exact),
         kinds=kinds,
         sheets=sheets,
         palettes=palettes,
@@ -185,7 +185,7 @@ def _sheets(label: str, explained: Explained, count: int, side: int, palettes: P
         drawn["contributions"] = signed_sheet(result.maps[:count], side=side, palettes=palettes)
         if result.coloured:
             colours = colour.on_white(result.rgba()[:count]).transpose(0, 3, 1, 2)
-            drawn["colours"] = picture_sheet(colours, side=side)
+            drawn["colours"] = picture_sheet(colours, side=side, exact=palettes.exact)
     if other := explained["saliency"].get(label):
         drawn["saliency"] = size_sheet(other.maps[:count].astype(float), side=side, palettes=palettes)
     return drawn

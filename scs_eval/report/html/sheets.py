@@ -1,7 +1,6 @@
-"""Pictures of the gallery, many in one file: a sheet of equal tiles, lossless, so that a script can read maps back.
+"""Pictures of the gallery, many in one file: a sheet of equal tiles; of maps lossless, so that a script can read them.
 
 A tile of a map has as few shades as tell it well: a browser reads them back as levels, and shows models on one scale.
-Six models and 500 images of CIFAR-10 are about 6 MB in this form, and 30 MB as a file each.
 """
 
 import base64
@@ -17,8 +16,9 @@ from scs_eval.analyses.plotting import colour
 from scs_eval.analyses.plotting.map_columns import COLOURS, PERCENTILE
 
 LARGEST = 128  # pixels of a tile
-PIXELS = 6_500_000  # of all maps together; tiles shrink so that they fit
-MANY_MAPS = 3000  # above which maps have fewer shades
+PIXELS = 9_300_000  # of all maps together, as six models have of 500 images of 32×32; tiles shrink so that they fit
+MANY_MAPS = 3000  # above which maps have fewer shades, and photographs are not lossless
+PHOTOGRAPH = 90  # quality of these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +35,13 @@ class Sheet:
 class Palettes:
     """The colours of a level: of contributions −levels … levels, of saliency 0 … levels, and of an attack's change.
 
-    levels: shades on either side of 0. steps: how finely the change of an attack is told.
+    levels: shades on either side of 0. steps: how finely the change of an attack is told. exact: whether photographs,
+    too, are lossless.
     """
 
     levels: int
     steps: int
+    exact: bool
 
     @property
     def signed(self) -> np.ndarray:
@@ -56,7 +58,8 @@ class Palettes:
 
 def palettes_for(maps: int) -> Palettes:
     """Fewer shades where there are very many maps."""
-    return Palettes(levels=15, steps=1) if maps > MANY_MAPS else Palettes(levels=31, steps=7)
+    many = maps > MANY_MAPS
+    return Palettes(levels=11, steps=1, exact=False) if many else Palettes(levels=31, steps=7, exact=True)
 
 
 def tile_side(side: int, maps: int) -> int:
@@ -82,9 +85,9 @@ def size_sheet(maps: np.ndarray, *, side: int, palettes: Palettes) -> Sheet:
     return _sheet(palettes.size[np.round(relative * palettes.levels).astype(int)], scales=scale.ravel().tolist())
 
 
-def picture_sheet(pictures: np.ndarray, *, side: int) -> Sheet:
-    """Pictures (n, 3, H, W) in [0, 1]."""
-    return _sheet(_bytes(shrunk(pictures, side).transpose(0, 2, 3, 1)))
+def picture_sheet(pictures: np.ndarray, *, side: int, exact: bool = True) -> Sheet:
+    """Pictures (n, 3, H, W) in [0, 1], which are no maps that are read back."""
+    return _sheet(_bytes(shrunk(pictures, side).transpose(0, 2, 3, 1)), exact=exact)
 
 
 def change_sheet(changes: np.ndarray, *, side: int, palettes: Palettes) -> Sheet:
@@ -113,7 +116,7 @@ def shrunk(pictures: np.ndarray, side: int) -> np.ndarray:
     return filled
 
 
-def _sheet(tiles: np.ndarray, **scales: Any) -> Sheet:
+def _sheet(tiles: np.ndarray, *, exact: bool = True, **scales: Any) -> Sheet:
     """Tiles (n, S, S, 3) of bytes in as many columns as rows."""
     n, side = tiles.shape[:2]
     columns = int(np.ceil(np.sqrt(n)))
@@ -122,7 +125,8 @@ def _sheet(tiles: np.ndarray, **scales: Any) -> Sheet:
     sheet[:n] = tiles
     picture = sheet.reshape(rows, columns, side, side, 3).swapaxes(1, 2).reshape(rows * side, columns * side, 3)
     buffer = io.BytesIO()
-    Image.fromarray(picture).save(buffer, "WEBP", lossless=True, quality=80, method=4)
+    # Of a lossless file the quality is how hard to try.
+    Image.fromarray(picture).save(buffer, "WEBP", lossless=exact, quality=80 if exact else PHOTOGRAPH, method=4)
     uri = f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
     return Sheet(uri=uri, columns=columns, rows=rows, **scales)
 
