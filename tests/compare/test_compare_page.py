@@ -23,6 +23,14 @@ from scs_eval.analyses.core.result import load_result
 from scs_eval.cli.main import cli
 from scs_eval.models.loading.load import weights_index
 from scs_eval.report.html.gallery import agreement, entries_of, gallery
+from scs_eval.report.html.sheets import (
+    change_sheet,
+    palettes_for,
+    picture_sheet,
+    signed_sheet,
+    size_sheet,
+    tile_side,
+)
 
 LABEL = "<script>document.write('owned')</script>"  # without an equals sign, which ends a label
 CLASS = "4 <img src=x onerror=alert(1)>"
@@ -417,3 +425,23 @@ def tile_of(sheet, place: int) -> np.ndarray:
     side = pixels.shape[1] // sheet.columns
     row, column = divmod(place, sheet.columns)
     return pixels[row * side : (row + 1) * side, column * side : (column + 1) * side]
+
+
+def test_six_models_and_five_hundred_images_fit(folder):
+    """Noise is what compresses worst; a tile of it times 500 images, and six models' maps, leaves 3 MB for the rest."""
+    maps = 500 * 6 * 3
+    side, palettes = tile_side(32, maps), palettes_for(maps)
+    assert side == 32, "as large as the images are"
+    noise = np.random.default_rng(0).normal(size=(49, 32, 32))
+    photographs = load_data("sample", n=49).images[:].numpy()
+    signs = np.sign(np.random.default_rng(1).normal(size=(49, 3, 32, 32))) / 255
+    costs = [
+        len(sheet.uri) / 49
+        for sheet in (
+            signed_sheet(noise, side=side, palettes=palettes),
+            size_sheet(np.abs(noise), side=side, palettes=palettes),
+            change_sheet(signs, side=side, palettes=palettes),
+        )
+    ]
+    pictures = len(picture_sheet(photographs, side=side, exact=palettes.exact).uri) / 49
+    assert 500 * (6 * sum(costs) + pictures) < 7e6, (costs, pictures)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib.resources import files
 from pathlib import Path
 
 import chromium
@@ -10,7 +11,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure as Drawing
 
+from scs_eval.analyses.plotting import style
 from scs_eval.report.html.figures import figure_of, is_chart, points_of, write_svg
+from scs_eval.report.html.page import ink_on
 from scs_eval.report.html.parts import Claim, Claims, Note, Section, Table, make_page
 
 RUN = {
@@ -107,3 +110,43 @@ def test_in_a_browser_nothing_breaks_out_and_numbers_sort_as_numbers(tmp_path: P
         cells = "[...document.querySelectorAll('table[data-name=t] tbody tr')].map(each => each.cells[0].innerText)"
         assert browser.run(cells) == ["−3", "9", "10"]
         assert browser.run("location.hash") == "#&sort-t=0-up"
+
+
+# What stands on what in page.css; a browser's colours are these variables.
+ON = {
+    "ink": ("ground", "paper", "tint", "good"), "soft": ("ground", "paper", "tint", "good"),
+    "accent": ("ground", "paper"), "good-ink": ("good", "paper"), "warn-ink": ("warn",), "bad-ink": ("bad",),
+    "pass-ink": ("pass",), "wrong": ("paper",),
+}  # fmt: skip
+
+
+def luminance(colour: str) -> float:
+    """WCAG 2's relative luminance."""
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    shares = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a: str, b: str) -> float:
+    dark, light = sorted((luminance(a), luminance(b)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_text_has_the_contrast_that_wcag_asks_for():
+    """4.5 for text of normal size (WCAG 2.1, 1.4.3), in light, in dark and in print."""
+    css = (files("scs_eval.report.html") / "page.css").read_text()
+    blocks = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    assert len(blocks) == 3
+    usual = dict(re.findall(r"--([\w-]+): (#\w+)", blocks[0]))
+    for block in blocks:
+        colours = {**usual, **dict(re.findall(r"--([\w-]+): (#\w+)", block))}
+        for text, grounds in ON.items():
+            for ground in grounds:
+                assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+    assert contrast("#ffffff", "#767676") == pytest.approx(4.54, abs=0.01), "as WebAIM's calculator says"
+
+
+def test_a_models_number_is_read_on_its_colour():
+    for colour in (*style.CYCLE, style.YELLOW, style.GREY):
+        assert contrast(ink_on(colour), colour) >= 4.5, colour

@@ -26,9 +26,9 @@
     return made;
   };
   const modelName = (i) => {
-    const { colour, number } = data.models[i];
+    const { colour, ink, number } = data.models[i];
     const mark = element("i", { className: number ? "number" : "", textContent: number });
-    mark.style.background = colour;
+    Object.assign(mark.style, { background: colour, color: ink });
     return element("span", { className: "model" }, mark, element("span", { textContent: shown.entries[0].predictions[i].model }));
   };
 

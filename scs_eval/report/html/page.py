@@ -49,6 +49,7 @@ def page(
         name="tests", frame=_tests(result), data=result.tests(), caption="Every model (a) and its reference (b)"
     )
     colours = {name: style.look_of(name)[0] for name in result.models}
+    inks = {name: ink_on(colour) for name, colour in colours.items()}
     numbers = {name: i for i, name in enumerate(result.models, 1)} if len(result.models) > 2 else {}
     everything = [tests, *curves, *(part for section in sections for part in section.parts)]
     return render(
@@ -61,7 +62,9 @@ def page(
             },
             "points": chart_points(everything),
             "gallery": None if shown is None else shown.data(),
-            "models": [{"colour": colours[name], "number": numbers.get(name, "")} for name in result.models],
+            "models": [
+                {"colour": colours[name], "ink": inks[name], "number": numbers.get(name, "")} for name in result.models
+            ],
             "run": {"run": run, "models": cards, **_numbers(result), "gates": dict(gates), "images": images},
         },
         title=f"{', '.join(result.models)} compared",
@@ -69,6 +72,7 @@ def page(
         result=result,
         run=run,
         colours=colours,
+        inks=inks,
         numbers=numbers,
         findings=findings(result),
         groups=_groups(result),
@@ -84,6 +88,15 @@ def page(
         images={name: _spans(indices) for name, indices in images.items()},
         gates=gates,
     )
+
+
+def ink_on(colour: str) -> str:
+    """Black or white, whichever is read more easily on a colour (WCAG's relative luminance)."""
+    from matplotlib.colors import to_rgb
+
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    luminance = float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
+    return "#000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#fff"
 
 
 def findings(result: CompareResult) -> list[str]:
