@@ -44,14 +44,6 @@ def certify(
     from scs_eval.analyses.certify.runner import run
 
     return run(
-        model,
-        images,
-        labels,
-        classes=classes,
-        options=options,
-        indices=indices,
-        label=label,
-        seed=seed,
-        progress=progress,
-        checkpoint=checkpoint,
-    )
+        model, images, labels, classes=classes, options=options, indices=indices, label=label, seed=seed,
+        progress=progress, checkpoint=checkpoint,
+    )  # fmt: skip

@@ -42,15 +42,6 @@ def detect(
     from scs_eval.analyses.detect.runner import run
 
     return run(
-        model,
-        images,
-        labels,
-        classes=classes,
-        others=others,
-        fit=fit,
-        options=options,
-        indices=indices,
-        label=label,
-        seed=seed,
-        progress=progress,
-    )
+        model, images, labels, classes=classes, others=others, fit=fit, options=options, indices=indices, label=label,
+        seed=seed, progress=progress,
+    )  # fmt: skip

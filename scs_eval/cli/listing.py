@@ -1,6 +1,22 @@
 """What the commands that list methods, attacks and metrics share."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+Record = TypeVar("Record")
+
+
+def chosen_records(names: Sequence[str], known: Mapping[str, Record], find: Callable[[str], Record]) -> list[Record]:
+    """The records of those names, or all that are known."""
+    return [find(name) for name in names] if names else list(known.values())
+
+
+def show_json(rows: Sequence[dict[str, Any]]) -> None:
+    """One list, for programs."""
+    click.echo(json.dumps(rows, indent=1, ensure_ascii=False))
 
 
 def show_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

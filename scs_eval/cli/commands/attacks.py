@@ -1,12 +1,11 @@
 """`scs-eval attacks`: the attacks, what they do, their norms, budget and cost."""
 
-import json
 from typing import Any
 
 import click
 
 from scs_eval.analyses.attacks.kinds import ATTACKS, AttackKind, find_attack
-from scs_eval.cli.listing import show_table
+from scs_eval.cli.listing import chosen_records, show_json, show_table
 
 
 @click.command("attacks")
@@ -19,9 +18,9 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
     pgd-l2-40; targeted-malt begins with the class that a linear model has nearest), `autoattack` and `autoattack-malt`
     for the four of that name, and classes of other packages: torchattacks:NAME, foolbox:NAME.
     """
-    chosen = [find_attack(name) for name in names] if names else list(ATTACKS.values())
+    chosen = chosen_records(names, ATTACKS, find_attack)
     if as_json:
-        click.echo(json.dumps([_row(kind) for kind in chosen], indent=1, ensure_ascii=False))
+        show_json([_row(kind) for kind in chosen])
         return
     show_table(
         ("name", "source", "does", "norms", "budget", "heeds"),

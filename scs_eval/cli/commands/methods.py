@@ -1,12 +1,11 @@
 """`scs-eval methods`: the attribution methods, what they measure, need and cost, and where they fail."""
 
-import json
 from typing import Any
 
 import click
 
 from scs_eval.analyses.attribution.methods import METHODS, Method, find_method
-from scs_eval.cli.listing import show_table
+from scs_eval.cli.listing import chosen_records, show_json, show_table
 
 
 @click.command("methods")
@@ -18,9 +17,9 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
     NAMES are some of them; without any, all. captum:NAME is a class of captum.attr (such as captum:GuidedGradCam),
     normgrad:LAYER is NormGrad at that module of the network.
     """
-    chosen = [find_method(name) for name in names] if names else list(METHODS.values())
+    chosen = chosen_records(names, METHODS, find_method)
     if as_json:
-        click.echo(json.dumps([_row(method) for method in chosen], indent=1, ensure_ascii=False))
+        show_json([_row(method) for method in chosen])
     else:
         _show(chosen)
 

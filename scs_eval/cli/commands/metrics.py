@@ -1,12 +1,11 @@
 """`scs-eval metrics`: what maps are measured by in faithfulness."""
 
-import json
 from typing import Any
 
 import click
 
 from scs_eval.analyses.attribution.metric_records import METRICS, Metric, find_metric
-from scs_eval.cli.listing import show_table
+from scs_eval.cli.listing import chosen_records, show_json, show_table
 
 
 @click.command("metrics")
@@ -17,9 +16,9 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
 
     NAMES are some of them; without any, all. quantus:NAME is a class of Quantus.
     """
-    chosen = [find_metric(name) for name in names] if names else list(METRICS.values())
+    chosen = chosen_records(names, METRICS, find_metric)
     if as_json:
-        click.echo(json.dumps([_row(metric) for metric in chosen], indent=1, ensure_ascii=False))
+        show_json([_row(metric) for metric in chosen])
         return
     show_table(
         ("name", "source", "measures", "direction", "passes", "needs"),
