@@ -85,10 +85,10 @@ def shift_figure(results: Mapping[str, ContributionsResult]) -> "Figure":
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The figure to write.")
 def main(models: tuple[str, ...], index: int, most: int, out: Path) -> None:
     """Draw the bottom of Figure 8 of the B-cos paper."""
-    from scs_eval import load_data, load_model
+    import scs_eval  # the script is a user of the package; the room itself knows no data
 
-    image = load_data("sample").images[index]
-    results = {name: explain_shifts(load_model(name), image, label=name, most=most) for name in models}
+    image = scs_eval.load_data("sample").images[index]
+    results = {name: explain_shifts(scs_eval.load_model(name), image, label=name, most=most) for name in models}
     shift_figure(results).savefig(out, dpi=200)
     for name, result in results.items():
         others = np.delete(stability(result.maps), most)
