@@ -22,7 +22,7 @@ from scs_eval.models.zoo.registry import create_model
 SUITE = "explanations"
 CELLS = 3  # of a grid, on a side
 GRID_MODEL = "resnet20_conv"
-GRID_ROUNDS = 3  # a round of the slower peers takes half a minute
+GRID_ROUNDS = 2  # a round of the slower peers takes half a minute
 
 Peer = Callable[[nn.Module, Tensor, int], object]
 

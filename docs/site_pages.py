@@ -190,15 +190,42 @@ def _card(name: str, entry: Any) -> str:
 
 
 def speed() -> str:
-    """The committed measurements."""
-    heads = ("what", "against", "target", "reached", "met")
+    """The committed measurements: conditions, targets with why they are missed, how costs grow, and the figure."""
+    made = ROOT / "benchmarks"
     parts = [(ROOT / "docs" / "speed.intro.md").read_text(encoding="utf-8")]
-    for name in ("bench", "attacks"):
-        with (ROOT / "benchmarks" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-            rows = [[row[head] for head in heads] for row in csv.DictReader(file)]
-        shown = [(*row[:3], f"{float(row[3]):.3g}", "yes" if row[4] == "True" else "**no**") for row in rows]
-        parts.append(f"\n## {name}.csv\n\n{table(heads, shown)}\n")
-    return "".join(parts)
+    if (made / "conditions.csv").is_file():
+        facts = (f"{row['condition']} {row['value']}" for row in _rows("conditions"))
+        parts.append(f"\nConditions: {', '.join(facts)}.\n")
+    heads = ("what", "against", "target", "reached", "met", "rounds", "why it is missed")
+    rows = [
+        (
+            row["what"], row["against"], row["target"], f"{float(row['reached']):.3g}",
+            "yes" if row["met"] == "True" else "**no**", row["rounds"], row["why"],
+        )
+        for row in _rows("bench")
+    ]  # fmt: skip
+    parts.append(f"\n## Targets\n\n{table(heads, rows)}\n")
+    if (ROOT / "docs" / "speed.png").is_file():
+        parts.append("\n![Each target's ratio as a share of its goal, with its quartiles](speed.png)\n")
+    return "".join([*parts, f"\n## How cost grows\n\n{_growth()}\n"])
+
+
+def _growth() -> str:
+    """A line for each curve: its ends and the slope of log cost over log size."""
+    curves: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in _rows("growth"):
+        curves.setdefault((row["what"], row["counted"]), []).append(row)
+    lines = [
+        (*name, *(f"{float(end['size']):g}: {float(end['cost']):.3g} {end['unit']}" for end in (rows[0], rows[-1])),
+         f"{float(rows[0]['exponent']):.2f}")
+        for name, rows in curves.items()
+    ]  # fmt: skip
+    return table(("what", "grows with", "from", "to", "exponent"), lines)
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (ROOT / "benchmarks" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def api() -> str:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
@@ -28,6 +29,7 @@ from scs_eval.benchmarks import (
 from scs_eval.benchmarks import contest as contest_module
 from scs_eval.benchmarks.contest import Growth, Settings, Target, contest, grow
 from scs_eval.benchmarks.peers import plain_twin, published_cnn9, published_resnet20
+from scs_eval.benchmarks.publish import PUBLISHED, publish
 from scs_eval.benchmarks.rohrer_layer import ChannelSumSCS, PublishedSCS, published_rohrer
 from scs_eval.benchmarks.run import bench
 from scs_eval.cli.commands import bench as command
@@ -88,6 +90,18 @@ def test_table_and_figures():
     assert found.table()["target"].tolist() == ["≥ 4", "≤ 1.25"]
     assert set(found.figures()) == {"figure", "growth_values_of_eps"}
     assert {"table", "growth", "conditions"} == set(found.tables())
+
+
+def test_what_the_repository_shows_is_written_by_one_command(tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "docs").mkdir()
+    publish(result(), tmp_path)
+    table = pd.read_csv(tmp_path / "benchmarks" / "bench.csv")
+    assert table["reached"].tolist() == result().table()["reached"].tolist()
+    assert {path.name for path in tmp_path.glob("*/*")} == {"bench.csv", "growth.csv", "conditions.csv", "speed.png"}
+    committed = pd.read_csv(Path(run.__file__).parent / "bench.csv")
+    assert list(committed) == list(table)
+    assert set(PUBLISHED) < set(run.SUITES)
 
 
 def test_command_writes_table_figure_and_conditions(monkeypatch, tmp_path):
@@ -159,7 +173,7 @@ def test_a_missing_peer_is_a_line(monkeypatch, missing):
 
 
 def test_a_peer_makes_each_of_its_attacks_once_and_counts_them_all(monkeypatch, clock):
-    """A round has a tenth of them, whose seconds count tenfold."""
+    """A round has a part of them, whose seconds count for all."""
     asked, images = [], torch.rand(2, 3, 32, 32)
 
     def peer(model, images, labels, eps):

@@ -18,6 +18,7 @@
 #define EVERY_CPU
 #endif
 #define INLINE static inline __attribute__((always_inline))
+#define RESTRICT __restrict  // so many arrays that a compiler would rather not vectorise than look for overlaps
 
 namespace {
 
@@ -93,6 +94,10 @@ INLINE int64_t pixel_at(int64_t out, int64_t offset, const Window& w, int dim) {
   return out * w.stride[dim] - w.padding[dim] + offset * w.dilation[dim];
 }
 
+INLINE bool is_pixel(const Window& w) {  // no pooling at all
+  return w.kernel[0] == 1 && w.kernel[1] == 1 && w.stride[0] == 1 && w.stride[1] == 1 && !w.padding[0] && !w.padding[1];
+}
+
 INLINE bool tiles(const Window& w) {
   return w.stride[0] == w.kernel[0] && w.stride[1] == w.kernel[1] && !w.padding[0] && !w.padding[1] &&
          w.dilation[0] == 1 && w.dilation[1] == 1;
@@ -102,8 +107,8 @@ struct Maps {  // images, height and width before and after a pooling or a convo
   int64_t images, height, width, down, across, channels;
 };
 
-// The winner of one window and where it lies: the largest, or the largest in magnitude, of equal ones the first.
-template <typename T>
+// The winner of one window and, if CODES, where it lies: the largest, or in magnitude, of equal ones the first.
+template <bool CODES, typename T>
 INLINE void winners(const T* u, const T* inverse, const Maps& m, const Window& w, int64_t row, int64_t column,
                     bool magnitude, T* best, int32_t* code) {
   const int64_t count = m.channels;
@@ -119,20 +124,23 @@ INLINE void winners(const T* u, const T* inverse, const Maps& m, const Window& w
       const T* from = u + pixel * m.channels;
       const int32_t here = static_cast<int32_t>(i * w.kernel[1] + j);
       if (!begun) {
-        for (int64_t c = 0; c < count; ++c) best[c] = from[c] * scale, code[c] = here;
+        for (int64_t c = 0; c < count; ++c) {
+          best[c] = from[c] * scale;
+          if (CODES) code[c] = here;
+        }
       } else if (magnitude) {
         for (int64_t c = 0; c < count; ++c) {
           const T value = from[c] * scale;
           const bool wins = size_of(value) > size_of(best[c]) || value != value;
           best[c] = wins ? value : best[c];
-          code[c] = wins ? here : code[c];
+          if (CODES) code[c] = wins ? here : code[c];
         }
       } else {
         for (int64_t c = 0; c < count; ++c) {
           const T value = from[c] * scale;
           const bool wins = value > best[c] || value != value;
           best[c] = wins ? value : best[c];
-          code[c] = wins ? here : code[c];
+          if (CODES) code[c] = wins ? here : code[c];
         }
       }
       begun = true;
@@ -152,7 +160,18 @@ template <typename T>
 INLINE void powers(T* c, const T* p, int64_t count, T eps, bool relu, T* y) {
   if (relu)
     for (int64_t k = 0; k < count; ++k) c[k] = c[k] < 0 ? T(0) : c[k];
-  for (int64_t k = 0; k < count; ++k) y[k] = sign_of(c[k]) * exp2_of(p[k] * log2_of(size_of(c[k]) + eps));
+  for (int64_t k = 0; k < count; ++k) {
+    const T size = exp2_of(p[k] * log2_of(size_of(c[k]) + eps));
+    y[k] = c[k] == 0 ? c[k] : std::copysign(size, c[k]);
+  }
+}
+
+template <typename T>
+INLINE void scaled(const T* from, const T* inverse, int64_t pixels, int64_t channels, T* to) {
+  for (int64_t k = 0; k < pixels; ++k) {
+    const T scale = inverse ? inverse[k] : T(1);
+    for (int64_t c = 0; c < channels; ++c) to[k * channels + c] = from[k * channels + c] * scale;
+  }
 }
 
 template <typename T>
@@ -169,9 +188,18 @@ INLINE void sharpen(Share lines, const T* u, const T* inverse, const T* p, T* y,
     for (int64_t first = 0; first < m.across; first += group) {
       const int64_t pixels = std::min(group, m.across - first), count = pixels * m.channels;
       const int64_t start = (line * m.across + first) * m.channels;
-      for (int64_t k = 0; k < pixels; ++k)
-        winners(responses, scale, m, w, row, first + k, magnitude, best.data() + k * m.channels,
-                code.data() + k * m.channels);
+      T* b = best.data();
+      if (is_pixel(w)) {
+        const int64_t at = row * m.width + first;
+        scaled(responses + at * m.channels, scale ? scale + at : nullptr, pixels, m.channels, b);
+      } else if (codes) {
+        for (int64_t k = 0; k < pixels; ++k)
+          winners<true>(responses, scale, m, w, row, first + k, magnitude, b + k * m.channels,
+                        code.data() + k * m.channels);
+      } else {
+        for (int64_t k = 0; k < pixels; ++k)
+          winners<false, T>(responses, scale, m, w, row, first + k, magnitude, b + k * m.channels, nullptr);
+      }
       powers(best.data(), exponents.data(), count, eps, relu, y + start);
       if (kept) std::copy(best.begin(), best.begin() + count, kept + start);
       if (codes)
@@ -182,13 +210,15 @@ INLINE void sharpen(Share lines, const T* u, const T* inverse, const T* p, T* y,
 
 // The gradient of c, and its product with c; adds to the gradient of p if that is wanted.
 template <typename T>
-INLINE void slopes(const T* grad, const T* c, const T* p, int64_t count, T eps, T* flow, T* product, T* grad_p) {
+INLINE void slopes(const T* RESTRICT grad, const T* RESTRICT c, const T* RESTRICT p, int64_t count, T eps,
+                   T* RESTRICT flow, T* RESTRICT product, T* RESTRICT grad_p) {
   constexpr T LN2 = T(0.693147180559945309417);
   for (int64_t k = 0; k < count; ++k) {
-    const T size = size_of(c[k]) + eps, log = log2_of(size), y = exp2_of(p[k] * log) * grad[k];
-    flow[k] = c[k] == 0 ? T(0) : p[k] * y / size;
+    const T size = size_of(c[k]) + eps, log = log2_of(size), slope = exp2_of((p[k] - 1) * log) * grad[k];
+    const bool zero = c[k] == 0;
+    flow[k] = zero ? T(0) : p[k] * slope;
     product[k] = flow[k] * c[k];
-    grad_p[k] += LN2 * log * (sign_of(c[k]) * y);
+    grad_p[k] += LN2 * log * ((zero ? T(0) : std::copysign(size, c[k])) * slope);
   }
 }
 
@@ -215,6 +245,17 @@ INLINE T scatter_add(const T* flow, const T* product, const int32_t* code, int32
     sum += won ? product[c] : T(0);
   }
   return sum;
+}
+
+// What reaches ‖patch‖ at each pixel: -1/(‖patch‖ + q) times the sum of its channels' products.
+template <typename T>
+INLINE void add_products(const T* product, const T* scale, int64_t place, int64_t pixels, int64_t channels, T* norms) {
+  for (int64_t k = 0; k < pixels; ++k) {
+    T sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < channels; ++c) sum += product[k * channels + c];
+    norms[place + k] = -(scale ? scale[place + k] : T(1)) * sum;
+  }
 }
 
 template <typename T>
@@ -271,6 +312,12 @@ INLINE void sharpen_backward(Share images, const T* grad, const T* kept, const u
         slopes(grad + at, kept + at, exponents.data(), count, eps, flow.data(), product.data(), grad_exponents.data());
         if (codes)
           for (int64_t k = 0; k < count; ++k) code[k] = codes[at + k];
+        if (is_pixel(w)) {
+          const int64_t place = row * m.width + first;
+          scaled(flow.data(), scale ? scale + place : nullptr, pixels, m.channels, full + place * m.channels);
+          if (norms) add_products(product.data(), scale, place, pixels, m.channels, norms);
+          continue;
+        }
         for (int64_t k = 0; k < pixels; ++k) {
           const int64_t c = k * m.channels;
           unpool(flow.data() + c, product.data() + c, code.data() + c, scale, full, norms, m, w, row, first + k, apart);
@@ -330,6 +377,24 @@ INLINE void box_sum(const T* from, T* between, T* to, const Maps& m, const Windo
   }
 }
 
+// Of 16 channels, where adding up the lanes of a vector pixel by pixel would take most of the time: in halves.
+template <typename T>
+INLINE void energy_of_16(const T* x, T* energy, int64_t pixels) {
+  constexpr int64_t MANY = 32;
+  T lanes[8 * MANY], halves[4 * MANY], quarters[2 * MANY];
+  for (int64_t first = 0; first < pixels; first += MANY) {
+    const int64_t count = std::min(MANY, pixels - first);
+    const T* from = x + first * 16;
+    for (int64_t k = 0; k < count; ++k)
+      for (int64_t j = 0; j < 8; ++j)
+        lanes[k * 8 + j] = from[k * 16 + j] * from[k * 16 + j] + from[k * 16 + 8 + j] * from[k * 16 + 8 + j];
+    for (int64_t k = 0; k < count; ++k)
+      for (int64_t j = 0; j < 4; ++j) halves[k * 4 + j] = lanes[k * 8 + j] + lanes[k * 8 + 4 + j];
+    for (int64_t k = 0; k < 2 * count; ++k) quarters[k] = halves[2 * k] + halves[2 * k + 1];
+    for (int64_t k = 0; k < count; ++k) energy[first + k] = quarters[2 * k] + quarters[2 * k + 1];
+  }
+}
+
 template <typename T>
 INLINE void pixel_energy(const T* x, T* energy, int64_t pixels, int64_t channels) {
   if (channels < 8) {  // too few for a vector: pixel by pixel side by side
@@ -338,6 +403,7 @@ INLINE void pixel_energy(const T* x, T* energy, int64_t pixels, int64_t channels
       for (int64_t k = 0; k < pixels; ++k) energy[k] += x[k * channels + c] * x[k * channels + c];
     return;
   }
+  if (channels == 16) return energy_of_16(x, energy, pixels);
   for (int64_t k = 0; k < pixels; ++k) {
     const T* from = x + k * channels;
     T sum = 0;
@@ -406,32 +472,44 @@ INLINE void align(Share pixels, const T* u, const T* norm, T* y, int64_t units, 
   }
 }
 
-template <typename T>
-INLINE void align_backward(Share pixels, const T* u, const T* norm, const T* grad, T* to, T* share, int64_t units,
-                           int64_t rivals, T power, T eps, T scale) {
+// SQUARE: B = 2. No choice inside the loop, or both sides of it are computed for every number.
+template <bool SQUARE, bool PAIRED, typename T>
+INLINE void align_backward_as(Share pixels, const T* u, const T* norm, const T* grad, T* to, T* share, int64_t units,
+                              T power, T eps, T scale) {
   for (int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
-    const int64_t start = pixel * units * rivals;
-    const T *first = u + start, *second = rivals == 2 ? first + units : first, *from = grad + pixel * units;
+    const int64_t start = pixel * units * (PAIRED ? 2 : 1);
+    const T *first = u + start, *second = first + units, *from = grad + pixel * units;
     T *to_first = to + start, *to_second = to_first + units;
-    const T length = norm[pixel];
+    const T inverse = T(1) / norm[pixel], factor = SQUARE ? inverse * scale : scale;
     T sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t k = 0; k < units; ++k) {
-      const bool later = second[k] > first[k];
-      const T value = later ? second[k] : first[k], cosine = size_of(value) / length;
-      const T flow = alignment(cosine, power, eps) * scale * from[k];
+      const bool later = PAIRED && second[k] > first[k];
+      const T value = later ? second[k] : first[k], size = size_of(value);
       // What reaches u through |cos|, as a share of what reaches it directly: (B-1)·|cos|/(|cos| + eps).
-      const T through = power == 1 ? flow : flow * (power * cosine / (cosine + eps));
+      const T cosine = size * inverse, apart = cosine + eps;
+      const T flow = (SQUARE ? size : exp2_of(power * log2_of(apart))) * factor * from[k];
+      const T through = SQUARE ? flow : flow * (power * cosine / apart);
       sum += through * value;
       const T total = flow + through;
-      if (rivals == 2) {
-        to_first[k] = later ? T(0) : total;
-        to_second[k] = later ? total : T(0);
-      } else {
-        to_first[k] = total;
-      }
+      to_first[k] = later ? T(0) : total;
+      if (PAIRED) to_second[k] = later ? total : T(0);
     }
-    share[pixel] = -sum / length;
+    share[pixel] = -sum * inverse;
+  }
+}
+
+template <typename T>
+INLINE void align_backward(Share pixels, const T* u, const T* norm, const T* grad, T* to, T* share, int64_t units,
+                           int64_t rivals, T power, T eps, T scale) {
+  const bool paired = rivals == 2;
+  if (power == 1) {
+    if (paired) align_backward_as<true, true>(pixels, u, norm, grad, to, share, units, power, eps, scale);
+    else align_backward_as<true, false>(pixels, u, norm, grad, to, share, units, power, eps, scale);
+  } else if (paired) {
+    align_backward_as<false, true>(pixels, u, norm, grad, to, share, units, power, eps, scale);
+  } else {
+    align_backward_as<false, false>(pixels, u, norm, grad, to, share, units, power, eps, scale);
   }
 }
 
