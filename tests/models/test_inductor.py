@@ -32,7 +32,7 @@ def test_training_is_one_graph(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", [None, nn.MaxPool2d(2), MaxAbsPool2d(2)], ids=str)
 def test_a_block_is_a_few_kernels_besides_its_convolution(pool: nn.MaxPool2d | MaxAbsPool2d | None) -> None:
-    """As Inductor's own program for this machine calls them: unit kernels, patch norm, pooling, sharpening, all of it."""
+    """As the program that Inductor writes for this machine calls them: unit kernels, norm, pooling, sharpening."""
     block = SCS2d(16, 32, 3, padding=1, pool=pool).eval()
     images = torch.rand(4, 16, 32, 32)
     with torch.no_grad():
