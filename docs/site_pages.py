@@ -152,6 +152,8 @@ def zoo() -> str:
         rows.append((f"[`{name}`](#{name})", accuracy, paper, f"{entry['parameters']:,}", entry["seed"], epochs))
     heads = ("network", "accuracy %", "paper %", "parameters", "seed", "epochs (paper)")
     cards = "\n".join(_card(name, entry) for name, entry in sorted(index.items()))
+    attacked = [name for name, entry in index.items() if entry.get("recipe", {}).get("pgd_eps")]
+    hardened = f"are {', '.join(f'`{name}`' for name in attacked)} alone" if attacked else "is none"
     return f"""# The zoo
 
 {len(index)} trained networks come with the package, all of CIFAR-10: accuracy on its 10,000 test images with Wilson's
@@ -165,8 +167,8 @@ every network that can be built; `scs-eval accuracy` measures them again.
 What all of them share. **For**: comparing layers, and trying methods and attacks, on small images. **Not for**: any
 decision about photographs; they know ten classes of 32×32 pixels, and give one of them to every image. **Data**:
 CIFAR-10 (Krizhevsky 2009), 50,000 training images; accuracy is of its 10,000 test images, of which the bundled sample
-has 1,000. **Limits**: nearly all are fooled by changes of a few of 255 steps; none was trained against attacks. Weights
-are safetensors, under the package's licence; `scs-eval doctor NAME` examines one.
+has 1,000. **Limits**: trained against attacks {hardened}. Weights are safetensors, under the package's licence;
+`scs-eval doctor NAME` examines one.
 
 {cards}
 """

@@ -284,6 +284,10 @@ def test_large_an_image_has_all_that_is_known_of_it(browser, folder):
         assert prediction.breaks in words
     assert f"{100 * accuracy.probabilities[0, 0]:.1f} %" in words
     assert f"{255 * robust.min_eps[0]:.3g}/255" in entry.predictions[0].breaks or robust.min_eps[0] == 0
+    bars = "[...document.querySelectorAll('.large-model .bar')].slice(0, 2).map(each => each.getClientRects()[0].width)"
+    first, second = browser.run(bars)
+    shares = [chance for _, chance in entry.predictions[0].likeliest[:2]]
+    assert first / second == pytest.approx(shares[0] / shares[1], rel=0.02)
     described = browser.run("[...document.querySelectorAll('#large canvas')].every(each => each.ariaLabel)")
     assert described
     assert browser.run("document.getElementById('large').scrollWidth <= document.getElementById('large').clientWidth")

@@ -165,7 +165,7 @@
     }
     const chances = element("ul", { className: "chances" }, ...prediction.likeliest.map(([name, chance]) => {
       const bar = element("span", { className: "bar" });
-      bar.style.width = percent(chance);
+      bar.style.width = `${100 * chance}%`; // without a space, or it counts for nothing
       return element("li", { className: name === entry.truth ? "true" : "" }, element("span", { textContent: `${name} ${percent(chance)}` }), bar);
     }));
     const lines = [prediction.breaks, prediction.adds_up].filter(Boolean).map((text) => element("p", { textContent: text }));
