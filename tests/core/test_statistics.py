@@ -99,7 +99,7 @@ def test_the_interval_equals_the_formula_written_out() -> None:
 def test_many_values_have_scipys_bca_interval_nearly() -> None:
     """Both are second-order correct: at n = 2,000 they differ by resampling only, 0.03 standard errors an end."""
     values = np.random.default_rng(3).beta(0.3, 2, 2000)
-    expected = stats.bootstrap((values,), np.mean, n_resamples=5000, method="BCa", rng=1, batch=200)
+    expected = stats.bootstrap((values,), np.mean, n_resamples=5000, method="BCa", random_state=1, batch=200)
     tolerance = 5 * 0.03 * values.std() / np.sqrt(2000)
     np.testing.assert_allclose(mean_interval(values)[1:], expected.confidence_interval, atol=tolerance)
 
@@ -150,7 +150,7 @@ def test_many_pairs_are_tested_as_scipy_tests_them() -> None:
     rng = np.random.default_rng(5)
     a, b = rng.normal(0.3, 1, 60), rng.normal(size=60)
     expected = stats.permutation_test(
-        (a - b,), np.mean, permutation_type="samples", n_resamples=9999, vectorized=True, rng=1
+        (a - b,), np.mean, permutation_type="samples", n_resamples=9999, vectorized=True, random_state=1
     ).pvalue
     assert 0.01 < expected < 0.2
     assert paired_test(a, b).p_value == pytest.approx(expected, abs=0.024)

@@ -151,7 +151,7 @@ def test_the_simulation_can_fail() -> None:
     rng = np.random.default_rng(0)
     values = rng.exponential(size=(400, 10))
     ends = [
-        stats.bootstrap((row,), np.mean, method="percentile", n_resamples=300, rng=1).confidence_interval
+        stats.bootstrap((row,), np.mean, method="percentile", n_resamples=300, random_state=1).confidence_interval
         for row in values
     ]
     assert np.mean([end.low <= 1 <= end.high for end in ends]) < LEAST_COVERAGE - NOISE

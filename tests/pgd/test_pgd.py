@@ -13,6 +13,7 @@ import pytest
 import torch
 from click.testing import CliRunner, Result
 from matplotlib.text import Text
+from scipy.integrate import trapezoid
 from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.config import Attack, parse_attack
@@ -64,7 +65,7 @@ def test_the_curve_and_its_summaries_by_hand() -> None:
     assert 0 < curve["correct"].iloc[-1] < 18
     # 36 of 40 by scipy.stats.binomtest(36, 40).proportion_ci(method="wilson")
     np.testing.assert_allclose(curve.loc[0, ["low", "high"]].astype(float), [0.7695, 0.9604], atol=1e-4)
-    area = np.trapezoid(curve["accuracy"], curve["eps"]) / EPS[-1]
+    area = trapezoid(curve["accuracy"], curve["eps"]) / EPS[-1]
     assert FOUND.table()["area"].item() == pytest.approx(area)
     right = np.sort(min_eps[min_eps > 0])
     assert FOUND.median[0] == right[17]  # the lower of the two in the middle of 36
