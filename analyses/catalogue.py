@@ -61,7 +61,7 @@ class Analysis:
     run: from a `Task` to a result, or where that function is, "module:function": how `compare` and a command without a
     file of its own run it.
     size, unit: how many of what `compare` takes. cost: of one of those, in forward passes of an image.
-    needs: see `Need`. metrics: its headlines.
+    needs: see `Need`. options: what a study's plan may choose about it. metrics: its headlines.
     curve: what its figure tells, if it stands among the page's curves. pictures: its figure shows pictures, not lines.
     row_per_image: its summary has one, and so is not on the page.
 
@@ -83,6 +83,7 @@ class Analysis:
     unit: Unit = "image"
     cost: float = 1
     needs: tuple[Need, ...] = ()
+    options: tuple[str, ...] = ()
     metrics: tuple[Headline, ...] = ()
     curve: str = ""
     pictures: bool = False
@@ -195,7 +196,7 @@ for _entry in (
         "saliency", "Saliency", "What does the model look at, and how sparse, specific and steady is that?",
         command="Show what each model looks at, and how sparse, specific and steady that is.", function="saliency",
         kinds=f"{ROOMS}.saliency.result", run=f"{ROOMS}.saliency.task:run", size=100, cost=22,
-        needs=("gradient",), pictures=True,
+        needs=("gradient",), options=("samples",), pictures=True,
         metrics=(
             Headline(
                 "sparseness", "sparseness of saliency maps (Gini)", lambda result: result.gini,
@@ -219,6 +220,7 @@ for _entry in (
         "contributions", "Contributions", "What does each pixel add to the logit, and what is left over?",
         command="Show what each pixel adds to the logit, and how complete that is.", function="contributions",
         run=f"{ROOMS}.contributions.task:run", size=48, cost=14, needs=("gradient",), pictures=True,
+        options=("extras", "layer", "directions"),
         metrics=(
             Headline(
                 "complete", "maps that account for the logit", lambda result: result.complete, HIGHER, shares=True,
@@ -241,7 +243,7 @@ for _entry in (
         "localisation", "Localisation", "Does the map of a class lie on that class's image in a grid of several?",
         command="Play the grid pointing game: does the map of a class lie on its image?", function="localisation",
         kinds=f"{ROOMS}.localisation.result", run=f"{ROOMS}.localisation.task:run", size=16, unit="grid", cost=190,
-        needs=("labels", "gradient", "method", "grids"),
+        needs=("labels", "gradient", "method", "grids"), options=("top", "square", "channels", "smooth"),
         metrics=(
             Headline(
                 "localisation", "attribution in the right cell", lambda result: result.grid_scores, HIGHER,
@@ -255,7 +257,7 @@ for _entry in (
         "pgd", "Robustness", "How large a change of the image fools the model, and is that robustness real?",
         command="Attack each model with ever larger changes, and check whether its robustness is real.", function="pgd",
         kinds=f"{ROOMS}.pgd.result", run=f"{ROOMS}.pgd.task:run", size=200, cost=260,
-        needs=("labels", "gradient", "attacks", "eps", "twin"),
+        needs=("labels", "gradient", "attacks", "eps", "twin"), options=("scorecard",),
         metrics=(
             Headline(
                 "robust_area", "area under accuracy against ε", lambda result: result.areas, HIGHER,

@@ -51,6 +51,7 @@ class Setup:
     store: ResultCache | None
     known: Mapping[str, Known]
     twins: Mapping[str, tuple[str, nn.Module | None]]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # analysis → what is chosen about it
     left_out: dict[str, str] = field(default_factory=dict)
     grids: list[Any] = field(default_factory=list)  # what `shared_mosaics` chose, once it has
 
@@ -190,7 +191,10 @@ def _step(setup: Setup, entry: Analysis, task: Task, seconds: float) -> Step:
         )
     else:
         size = task.grids.sizes[entry.unit]
+    task = replace(task, options=setup.options.get(entry.name, {}))
     settings = {"label": task.label, "seed": task.seed, "classes": task.classes, "size": size, **_needed(entry, task)}
+    if task.options:
+        settings["options"] = sorted(task.options.items())
     if own := _own_code(entry, task):
         settings["code"] = own
     key = key_of(entry.name, task.model, (task.images, task.labels, task.indices), sorted(settings.items()))

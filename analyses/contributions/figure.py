@@ -33,7 +33,8 @@ def map_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Figu
 
 
 def delta_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Figure":
-    """The two most likely classes and the difference of their maps (Fig. 11)."""
+    """The two most likely classes and the difference of their maps, of the least sure images first (Fig. 11)."""
+    images, result = len(result.labels), result.least_sure(SHOWN)
     maps = [result.map_of(row)[:SHOWN] for row in (FIRST, SECOND)]
     scale = np.maximum(*(colour.scale_of(item) for item in maps))
     columns = [_images(result)]
@@ -42,7 +43,7 @@ def delta_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Fi
         names = [f"{result.classes[k]} {_number(logit)}" for k, logit in _top(result, position)]
         columns.append(Column(title=title, pictures=shown, captions=names))
     columns.append(Column(title="difference Δ", pictures=colour.signed(result.delta[:SHOWN]), captions=_leads(result)))
-    note = f"{_whose(result)}\nΔ: for the most likely class (orange) or the second (blue). {SCALE}"
+    note = f"{_whose(result, images)}\nΔ: for the most likely class (orange) or the second (blue). {SCALE}"
     note += "." if result.coloured else "; the two classes share one scale."
     return Grid(columns=columns, note=note).draw(ax)
 
@@ -106,8 +107,9 @@ def _number(value: float, form: str = ".2f") -> str:
     return text.replace("-", "−") if float(text) else text.lstrip("-")
 
 
-def _whose(result: "ContributionsResult") -> str:
-    hidden = f"; {SHOWN} of {len(result.labels)} images" if len(result.labels) > SHOWN else ""
+def _whose(result: "ContributionsResult", images: int | None = None) -> str:
+    images = images or len(result.labels)
+    hidden = f"; {SHOWN} of {images} images" if images > SHOWN else ""
     return f"{result.label}{hidden}"
 
 

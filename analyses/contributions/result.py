@@ -1,6 +1,6 @@
 """The logits of images taken apart: arrays, tables and figures. What they mean: see `contributions`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -132,6 +132,12 @@ class ContributionsResult(Result):
     def coloured(self) -> bool:
         """Whether W has the six channels that colours can be read from."""
         return self.rows.shape[2] == 6
+
+    def least_sure(self, count: int) -> "ContributionsResult":
+        """Of the images whose maps are kept, those with the smallest lead of the first class, as the paper shows."""
+        lead = (self.logits[:, FIRST] - self.logits[:, SECOND])[: len(self.images)]
+        chosen = np.argsort(lead, kind="stable")[:count]
+        return replace(self, **{name: getattr(self, name)[chosen] for name in self.axes})
 
     def map_of(self, row: int) -> np.ndarray:
         """(k, H, W), the contributions of one of the four rows, in double precision."""

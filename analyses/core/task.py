@@ -17,7 +17,8 @@ class Task:
     images: (n, 3, H, W) in [0, 1], perhaps read when used; labels, indices: (n,). method: an attribution. metrics: of
     maps, besides ours. eps: of a sweep by these attacks; shown_eps: those that the summary shows. grids: what
     `shared_mosaics` chose for all models. twin: a convolution twin and its name.
-    facts: what is known of the model from elsewhere. checkpoint: where unfinished work is kept, if anywhere.
+    facts: what is known of the model from elsewhere. options: of this analysis, by name.
+    checkpoint: where unfinished work is kept, if anywhere.
     progress: called with the share of this task that is done more.
     """
 
@@ -36,6 +37,7 @@ class Task:
     grids: Any = None
     twin: tuple[str, nn.Module | None] = ("", None)
     facts: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: Path | None = None
     progress: Callable[[float], None] = lambda share: None
 

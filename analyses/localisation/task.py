@@ -62,7 +62,7 @@ def run(task: Task) -> LocalisationResult:
     return localisation(
         task.model, ImageSet(task.images, task.labels, task.classes, task.indices), mosaics,
         LocalisationOptions(
-            checkpoint=task.checkpoint, progress=lambda count: task.progress(count / len(mosaics))
+            checkpoint=task.checkpoint, progress=lambda count: task.progress(count / len(mosaics)), **task.options
         ),
         method=task.method, label=task.label, seed=task.seed,
     )  # fmt: skip

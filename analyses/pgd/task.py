@@ -10,11 +10,14 @@ KEPT = 500  # images whose attacked versions a page may show
 
 def run(task: Task) -> PgdResult:
     """The sweep with its scorecard."""
-    steps = count_steps(len(task.images), "fast")
+    card = task.options.get("scorecard", "fast")
+    preset = None if card == "none" else card
+    steps = count_steps(len(task.images), preset)
     return pgd(
         task.model, task, eps=task.eps, attacks=task.attacks,
         options=PgdOptions(
-            kept=KEPT, twin=task.twin, checkpoint=task.checkpoint, progress=lambda count: task.progress(count / steps)
+            kept=KEPT, twin=task.twin, checkpoint=task.checkpoint, progress=lambda count: task.progress(count / steps),
+            scorecard=preset,
         ),
         label=task.label, seed=task.seed,
     )  # fmt: skip

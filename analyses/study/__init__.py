@@ -18,6 +18,7 @@ from scs_eval.analyses.compare.steps import Advance, Setup, Step, make_setup, ma
 from scs_eval.analyses.core.cache import ResultCache
 from scs_eval.analyses.core.result import Result, comparison_class
 from scs_eval.analyses.core.validation import check_request
+from scs_eval.analyses.study.accuracy_table import PaperTables
 from scs_eval.analyses.study.plan import Part, Plan
 from scs_eval.analyses.study.plan import read_plan as read_plan
 from scs_eval.analyses.study.result import PARTED, StudyResult
@@ -63,13 +64,15 @@ def _setup(part: Part, given: PartInputs, **options: Any) -> Setup:
     return make_setup(
         given.models, given.images, given.labels, analyses=list(part.sizes), indices=given.indices,
         sizes=dict(part.sizes), classes=given.classes, method=part.method, known=given.known, twins=given.twins,
+        options=part.options,
         **options,
     )  # fmt: skip
 
 
 def pending(pieces: Sequence[Piece], store: ResultCache) -> list[Piece]:
-    """Those that are not finished."""
-    return [piece for piece in pieces if store.get(piece.step.key) is None]
+    """Those that are not finished; work that two parts share counts once."""
+    once = {piece.step.key: piece for piece in reversed(pieces)}
+    return [piece for piece in pieces if once[piece.step.key] is piece and store.get(piece.step.key) is None]
 
 
 AfterPiece = Callable[[Piece, Result], None]
@@ -92,15 +95,22 @@ def headline_means(piece: Piece, result: Result) -> dict[str, float]:
     """The numbers of a piece for a tracker: "part/metric/model" → mean over its images."""
     examples = {
         f"{piece.part}/{metric.name}/{piece.step.model}": values_of(metric, {piece.step.analysis: result})
-        for metric in metrics_of([piece.step.analysis], piece.setup.eps)
+        for metric in metrics_of([result.name], piece.setup.eps)
     }
     return {name: float(np.nanmean(values)) for name, values in examples.items() if np.isfinite(values).any()}
 
 
 def merge(
-    plan: Plan, text: str, pieces: Sequence[Piece], store: ResultCache, *, eps: Sequence[float], seed: int
+    plan: Plan,
+    text: str,
+    pieces: Sequence[Piece],
+    store: ResultCache,
+    *,
+    eps: Sequence[float],
+    seed: int,
+    paper: PaperTables | None = None,
 ) -> StudyResult:
-    """The result of all pieces that are finished. text: the TOML of the plan."""
+    """The result of all pieces that are finished. text: the TOML of the plan. paper: table → network → its numbers."""
     results: dict[str, list[Result]] = {}
     left_out: dict[str, str] = {}
     for piece in pieces:
@@ -112,8 +122,9 @@ def merge(
         raise InputError(f"nothing of the study {plan.name} is finished")
     together = {key: comparison_class(members[0]).of(members, label=key) for key, members in results.items()}
     return StudyResult(
-        label=plan.name, settings={"seed": seed}, plan=text, results=together, eps=tuple(eps), left_out=left_out
-    )
+        label=plan.name, settings={"seed": seed}, plan=text, results=together, eps=tuple(eps), left_out=left_out,
+        paper=paper or {},
+    )  # fmt: skip
 
 
 def study(

@@ -13,7 +13,7 @@ from scs_eval.analyses.core.reference_tests import LEVEL, same_examples
 from scs_eval.analyses.core.result import Result
 from scs_eval.analyses.core.statistics import holm
 from scs_eval.analyses.core.trainings import FEWEST_TRAININGS, seeds_needed, training_effect
-from scs_eval.analyses.study.contrasts import UNTRAINED, Pairs, find_pairs
+from scs_eval.analyses.study.contrasts import UNTRAINED, Pairs, find_pairs, networks_at
 from scs_eval.analyses.study.plan import Claim
 from scs_eval.models.zoo.names import split_seed
 
@@ -71,7 +71,8 @@ def _rows(number: int, claim: Claim, results: Results, eps: Sequence[float]) -> 
     if not there:
         others = sum(evidence_of.pairs.other_recipes for evidence_of in evidence)
         why = f"{others} pairs, each of two recipes" if others else "no such pair of networks"
-        empty = {"n": 0, "trainings": 0, "scope": "", "test": why, "command": ""}
+        needed = f"scs-eval zoo train {','.join(claim.needs)} --data cifar10" if claim.needs else ""
+        empty = {"n": 0, "trainings": 0, "scope": "", "test": why, "command": needed}
         yield {**names, "part": "", "main": True, "metric": claim.metric, **NOTHING, **empty}
     if pooled is not None:
         yield {**names, "part": ALL, "main": True, **_numbers(claim, pooled)}
@@ -83,7 +84,9 @@ def _all_evidence(claim: Claim, results: Results, eps: Sequence[float]) -> Itera
     """That of every part with such a metric; a pair that is in several parts counts once."""
     seen: set[tuple[str, str]] = set()
     for part in claim.parts or tuple(results):
-        if part in results and (metric := _metric(claim.metric, results[part], eps)) is not None:
+        if part not in results or (claim.given and "accuracy" not in results[part]):
+            continue
+        if (metric := _metric(claim.metric, results[part], eps)) is not None:
             evidence = _evidence(claim, part, results, metric, seen)
             seen |= set(evidence.pairs.labels)
             yield evidence
@@ -92,13 +95,24 @@ def _all_evidence(claim: Claim, results: Results, eps: Sequence[float]) -> Itera
 def _evidence(claim: Claim, part: str, results: Results, metric: Metric, seen: set[tuple[str, str]]) -> Evidence:
     """The pairs of a part with their values."""
     models = results[part][metric.analysis]
-    contrast = find_pairs(list(models), claim.of, claim.against)
+    others = results.get(claim.against_part or part, {}).get(metric.analysis, {})
+    if claim.against_part:
+        contrast = _same_networks(claim, models, others)
+    else:
+        contrast = find_pairs(list(models), claim.of, claim.against)
     pairs = Pairs(tuple(pair for pair in contrast.labels if pair not in seen), contrast.other_recipes)
-    both = [[values_of(metric, {metric.analysis: models[label]}) for label in pair] for pair in pairs.labels]
+    sides = [(models[first], others[second]) for first, second in pairs.labels]
+    both = [[values_of(metric, {metric.analysis: result}) for result in side] for side in sides]
     values = np.array(both, dtype=float).transpose(1, 0, 2) if both else np.zeros((2, 0, 0))
     if claim.given:
         values = np.where(_both_right(pairs, results[part], values.shape[2]), values, np.nan)
     return Evidence(part, pairs, values[0], values[1], next(iter(models.values())))
+
+
+def _same_networks(claim: Claim, models: Mapping[str, Result], others: Mapping[str, Result]) -> Pairs:
+    """Networks at the levels `of`, each with itself by another method, on the same examples."""
+    shared = [label for label in models if label in others and same_examples(models[label], others[label])]
+    return Pairs(tuple((label, label) for label in networks_at(shared, claim.of)), 0)
 
 
 def _metric(name: str, part: Mapping[str, Mapping[str, Result]], eps: Sequence[float]) -> Metric | None:

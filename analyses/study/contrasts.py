@@ -69,6 +69,13 @@ def find_pairs(labels: Sequence[str], of: Mapping[str, Any], against: Mapping[st
     return Pairs(tuple(pairs), others)
 
 
+def networks_at(labels: Sequence[str], levels: Mapping[str, Any]) -> list[str]:
+    """Those of the networks that are at these levels; trained ones where nothing is said of that."""
+    wanted = {"trained": True, **levels}
+    networks = [network for label in labels if (network := network_of(label)) is not None]
+    return [one.label for one in networks if all(one.factor(name) == _level(level) for name, level in wanted.items())]
+
+
 def _counterpart(network: Network, levels: Mapping[str, Any]) -> tuple[Variant, int, bool]:
     words = {name: _level(level) for name, level in levels.items() if name != "trained"}
     return replace(network.variant, **words), network.seed, levels.get("trained", network.trained)

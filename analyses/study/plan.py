@@ -32,16 +32,24 @@ class Part:
     models: names or patterns of trained networks (`rohrer100k_*@*` with all seeds). untrained: names, as a control.
     sizes: analysis → how many images (grids, for localisation). quick: the same for a quick study, in which a part
     without any is left out; full: for data of which there are more than in the sample, where that is not as `sizes`.
-    method: the attribution of localisation, attacked and faithfulness.
+    method: the attribution of localisation, attacked and faithfulness. side: to how many pixels a side images are
+    enlarged, if at all. options: analysis → what is chosen about it; the catalogue says what can be.
     """
 
     name: str
-    models: tuple[str, ...]
     sizes: Mapping[str, int]
+    models: tuple[str, ...] = ()
     quick: Mapping[str, int] = field(default_factory=dict)
     full: Mapping[str, int] = field(default_factory=dict)
     untrained: tuple[str, ...] = ()
     method: str = "wx"
+    side: int = 0
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def needs_twins(self) -> bool:
+        """Whether networks are also attacked by way of their twins."""
+        return "pgd" in self.sizes and self.options.get("pgd", {}).get("scorecard") != "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +60,9 @@ class Claim:
     factors, and in nothing else, are compared in pairs of one seed and one recipe. metric: a headline of the catalogue,
     pgd@8/255 for one at a distance. expect: how `of` stands to `against`; margin: of "same" and "not …", up to which a
     difference does not matter. given: "both right" counts only images that both networks of a pair have right when
-    clean, so that clean accuracy is held constant. parts: where to look; everywhere by default.
-    elsewhere: the command that answers it, where a study does not.
+    clean, so that clean accuracy is held constant. parts: where to look; everywhere by default. against_part: compare
+    the networks `of` of the one part with themselves in this part, which has another method.
+    needs: networks that it takes, where there are none. elsewhere: the command that answers it, where a study does not.
     """
 
     source: str
@@ -65,6 +74,8 @@ class Claim:
     margin: float = 0.0
     given: Literal["", "both right"] = ""
     parts: tuple[str, ...] = ()
+    against_part: str = ""
+    needs: tuple[str, ...] = ()
     elsewhere: str = ""
 
 
@@ -72,8 +83,10 @@ class Claim:
 class Exhibit:
     """A table or figure of the paper, remade: how, from which part's results, and a sentence.
 
-    kind: a name of `exhibits.KINDS`. analysis, figure: whose figure, of what name. table: of the paper. models:
-    patterns of those that are shown, by default all of the part. elsewhere: what makes it, where a study does not.
+    kind: a name of `exhibits.KINDS`. analysis, figure: whose figure, of what name. models: patterns of those that are
+    shown, by default all. tables: of the SCS paper, whose networks these are; paper: network → the accuracy that
+    another paper reports, in per cent; needs: further networks that the paper shows. saved: a result of the package.
+    elsewhere: what makes it, where a study does not.
     """
 
     name: str
@@ -82,8 +95,11 @@ class Exhibit:
     parts: tuple[str, ...] = ()
     analysis: str = ""
     figure: str = "figure"
-    table: int = 0
-    models: tuple[str, ...] = ("*",)
+    models: tuple[str, ...] = ()
+    tables: tuple[int, ...] = ()
+    paper: Mapping[str, float] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    saved: str = ""
     elsewhere: str = ""
 
 
@@ -182,11 +198,15 @@ def _check(plan: Plan) -> None:
     """Raise for what no study could do: unknown analyses, parts, factors or expectations."""
     names = [part.name for part in plan.parts]
     for part in plan.parts:
-        for analysis in (*part.sizes, *part.quick, *part.full):
+        for analysis in (*part.sizes, *part.quick, *part.full, *part.options):
             if analysis not in compared():
                 hint = did_you_mean(analysis, list(compared()), otherwise=f"analyses: {', '.join(compared())}")
                 raise InputError(f"unknown analysis {analysis!r} in part {part.name} of the plan {plan.name}; {hint}")
-    for parts in [claim.parts for claim in plan.claims] + [exhibit.parts for exhibit in plan.exhibits]:
+        for analysis, options in part.options.items():
+            if analysis in compared():
+                _known(list(options), compared()[analysis].options, f"options of {analysis} in part {part.name}")
+    of_claims = [(*claim.parts, claim.against_part or claim.parts[0]) for claim in plan.claims if claim.parts]
+    for parts in of_claims + [exhibit.parts for exhibit in plan.exhibits]:
         if wrong := [part for part in parts if part not in names]:
             raise InputError(f"expected parts of {', '.join(names)} in the plan {plan.name}, got {wrong[0]!r}")
     for claim in plan.claims:
@@ -199,7 +219,9 @@ def _check_claim(claim: Claim, name: str) -> None:
     where = f"of the claim {claim.text!r} in the plan {name}"
     _known([*claim.of, *claim.against], FACTORS, f"factors {where}")
     _known([claim.expect], get_args(Expectation), f"an expectation {where}")
-    if not claim.of or claim.of.keys() != claim.against.keys():
+    if claim.against_part and (claim.against or len(claim.parts) != 1):
+        raise InputError(f"expected one part, and no `against`, beside `against_part` {where}")
+    if not claim.against_part and (not claim.of or claim.of.keys() != claim.against.keys()):
         raise InputError(f"expected the same factors in `of` and `against` {where}")
     metrics = [metric.name for entry in compared().values() for metric in entry.metrics]
     _known([claim.metric.partition("@")[0]], metrics, f"a metric {where}")

@@ -10,8 +10,9 @@ import pandas as pd
 
 from scs_eval.analyses.core.reference_tests import model_of
 from scs_eval.analyses.core.result import Comparison, Result
+from scs_eval.analyses.study.accuracy_table import PaperTables
 from scs_eval.analyses.study.claims import SUPPORTED, UNDECIDED, claim_table
-from scs_eval.analyses.study.exhibits import Shown, make_exhibits
+from scs_eval.analyses.study.exhibits import Material, Shown, make_exhibits
 from scs_eval.analyses.study.figure import draw_claims
 from scs_eval.analyses.study.plan import Plan, parse_plan
 
@@ -27,7 +28,7 @@ class StudyResult(Result):
     """All results of a study.
 
     plan: the TOML text. results: "part/analysis" → that analysis of the part's models. eps: of the attacks.
-    left_out: "part, analysis, model" → why there is nothing.
+    left_out: "part, analysis, model" → why there is nothing. paper: what the SCS paper's tables have of networks.
     """
 
     name = "study"
@@ -36,6 +37,7 @@ class StudyResult(Result):
     results: Mapping[str, Result]
     eps: tuple[float, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
+    paper: PaperTables = field(default_factory=dict)
 
     @cached_property
     def parsed(self) -> Plan:
@@ -63,7 +65,7 @@ class StudyResult(Result):
     @cached_property
     def exhibits(self) -> tuple[Shown, ...]:
         """The paper's tables and figures, ours beside the paper's."""
-        return make_exhibits(self.parsed.exhibits, self.by_part)
+        return make_exhibits(self.parsed.exhibits, Material(self.by_part, self.paper))
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """The claims, and every exhibit that is a table."""

@@ -32,6 +32,17 @@ def paper_figures() -> dict[str, list[PaperRow]]:
     return {**paper_rows(), **{name: [row] for name, row in COSINE.items()}}
 
 
+def paper_tables() -> dict[str, dict[str, dict[str, float]]]:
+    """Table → zoo name → accuracy and seconds of an epoch, in the order of the paper."""
+    tables: dict[str, dict[str, dict[str, float]]] = {}
+    for name, rows in paper_rows().items():
+        for row in rows:
+            timed = {"train_seconds": row.train_seconds, "eval_seconds": row.eval_seconds}
+            numbers = {"accuracy": row.accuracy, **{key: value for key, value in timed.items() if value is not None}}
+            tables.setdefault(str(row.table), {})[name] = numbers
+    return dict(sorted(tables.items()))
+
+
 def paper_rows() -> dict[str, list[PaperRow]]:
     """Zoo name → the paper's rows with the same settings, the latest table first.
 

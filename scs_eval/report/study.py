@@ -1,6 +1,6 @@
 """A study as a folder: claims, exhibits, a folder for each part and analysis, and report.html."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pandas as pd
 from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.training_table import training_summary
+from scs_eval.analyses.study.exhibits import Shown, needed_words
 from scs_eval.analyses.study.result import PARTED, StudyResult, claim_summary, file_name
 from scs_eval.files import write_text
 from scs_eval.report.html.figures import figure_of
@@ -61,7 +62,7 @@ def study_page(result: StudyResult, *, folder: Path, run: Mapping[str, Any]) -> 
         Section(
             name="exhibits",
             title="Tables and figures",
-            parts=[_exhibit(exhibit, folder) for exhibit in result.exhibits],
+            parts=[part for exhibit in result.exhibits for part in _exhibit(exhibit, folder)],
         ),
         *([Section(name="trainings", title="Trainings", parts=trainings, folded=True)] if trainings else []),
         Section(name="plan", title="Plan", parts=[*_left_out(result), Code(caption="The plan", text=result.plan)]),
@@ -106,15 +107,20 @@ def _claim(row: "pd.Series[Any]") -> Claim:
     )
 
 
-def _exhibit(shown: Any, folder: Path) -> Part:
-    """A table or figure of the paper, remade, or why not."""
+def _exhibit(shown: Shown, folder: Path) -> Iterator[Part]:
+    """A table or figure of the paper, remade, or why not; and the networks of the paper's that are not trained."""
     words, name = f"{shown.name}: {shown.words}", file_name(shown.name)
-    path = folder / f"{name}.png"
+    path, missing = folder / f"{name}.png", needed_words(shown.not_trained)
     if shown.table is not None:
-        return Table(name=name, frame=shown.table, caption=words)
-    if shown.draw is not None and path.exists():
-        return figure_of(path, name=name, words=words)
-    return Note(text=f"{words} Not remade: {shown.why_not or 'the figure could not be drawn'}")
+        yield Table(name=name, frame=shown.table, caption=words)
+    elif shown.draw is not None and path.exists():
+        yield figure_of(path, name=name, words=words)
+    else:
+        why = shown.why_not or "the figure could not be drawn"
+        yield Note(text=f"{words} Not remade: {why.removesuffix('.')}. {missing}".strip())
+        return
+    if missing:
+        yield Note(text=f"{shown.name}: {missing}")
 
 
 def _trainings(result: StudyResult) -> list[Part]:

@@ -213,6 +213,15 @@ def test_results_are_saved_drawn_and_compared(result: ContributionsResult, tmp_p
         ContributionsComparison.of([result, fewer], label="x").figure()
 
 
+def test_the_least_sure_images_are_those_with_the_smallest_lead(result: ContributionsResult) -> None:
+    chosen, table = result.least_sure(2), result.table()
+    wanted = table.sort_values("lead", kind="stable").head(2)
+    pd.testing.assert_frame_equal(chosen.table(), wanted.reset_index(drop=True))
+    positions = wanted.index.to_numpy()
+    np.testing.assert_array_equal(chosen.delta, result.delta[positions])
+    np.testing.assert_array_equal(chosen.images, result.images[positions])
+
+
 def state(model: nn.Module) -> list[object]:
     flags = [(p.requires_grad, p.grad is None) for p in model.parameters()]
     hooks = [len(m._forward_hooks) for m in model.modules()]

@@ -132,6 +132,25 @@ def test_clean_accuracy_is_held_constant() -> None:
     assert row["n"] < 300
 
 
+def test_another_method_of_the_same_networks_is_another_part() -> None:
+    """The same networks, right 20 points more often in the one part than in the other."""
+    better, worse = results(4, gap=0.0), results(4, gap=0.2)
+    both = {"a": better["rohrer100k"], "b": worse["rohrer100k"]}
+    claim = replace(CLAIM, of={"layer": "scs"}, against={}, expect="higher", parts=("a",), against_part="b")
+    row = claim_table([claim], both, (0.01,)).iloc[0]
+    assert (row["verdict"], row["trainings"]) == ("supported", 4)
+    first, second = (
+        [model.correct.mean() for name, model in both[part]["accuracy"].items() if "scs" in name] for part in "ab"
+    )
+    assert row["effect"] == pytest.approx(np.mean(first) - np.mean(second))
+
+
+def test_networks_that_are_missing_are_named() -> None:
+    nobody = replace(CLAIM, of={"norm": "bn"}, against={"norm": "nobn"}, needs=("resnet18_conv", "resnet18_scs"))
+    row = claim_table([nobody], results(1, gap=0), (0.01,)).iloc[0]
+    assert row["command"] == "scs-eval zoo train resnet18_conv,resnet18_scs --data cifar10"
+
+
 def test_what_cannot_be_tested_says_why() -> None:
     nobody = replace(CLAIM, of={"norm": "bn"}, against={"norm": "nobn"})
     elsewhere = replace(CLAIM, elsewhere="scs-eval bench")
@@ -170,6 +189,8 @@ WRONG = '[[claim]]\nsource = "s"\ntext = "t"\n'
         (PART + WRONG + 'metric = "acc"\nof = { layer = "scs" }\nagainst = { layer = "conv" }\n', "a metric"),
         (PART + WRONG + 'metric = "accuracy"\nof = { lyer = "a" }\nagainst = { lyer = "b" }\n', "got 'lyer'"),
         (PART + WRONG + 'parts = ["b"]\n', "expected parts of a"),
+        (PART + WRONG + 'metric = "accuracy"\nparts = ["a"]\nagainst_part = "b"\n', "expected parts of a"),
+        (PART + "options = { pgd = { card = 1 } }\n", "options of pgd"),
     ],
 )
 def test_bad_plans_are_refused_in_one_line(text: str, message: str) -> None:

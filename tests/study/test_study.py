@@ -46,7 +46,7 @@ against = { trained = false }
 name = "Table 3"
 words = "Accuracy."
 kind = "accuracy"
-table = 3
+tables = [3]
 parts = ["rohrer25k"]
 
 [[exhibit]]

@@ -52,6 +52,11 @@ class StudyOptions:
     ] = None
     jobs: Annotated[int, "With --cluster: jobs that share the work.", {"type": COUNT}] = 8
     afresh: Annotated[bool, "Do not use finished results of earlier runs."] = False
+    findings: Annotated[
+        Path | None,
+        "Also write the claims as sentences into this Markdown page, between the plan's marks, and the rows beside it.",
+        {"type": click.Path(path_type=Path, exists=True, dir_okay=False)},
+    ] = None
 
 
 @click.command()
@@ -114,6 +119,10 @@ def command(
         result = put_together(plan, plan_text(plan_source), pieces, store, eps=eps, seed=seed)
         more = {"device": device, "quick": options.quick, "seconds": round(time.time() - started, 1)}
         finish(result.with_settings({**data_settings(images, seed=seed), **more}), target)
+        if options.findings is not None:
+            from scs_eval.report.findings import write_findings
+
+            say(f"Claims: {write_findings(result.table(), plan.name, options.findings)}", err=True)
 
 
 def chosen_plan(plan: "Plan", options: StudyOptions, data: DataRequest) -> "Plan":
@@ -139,7 +148,7 @@ def load_inputs(plan: "Plan", images: "ImageData", *, device: str) -> "dict[str,
                 for asked in sources:
                     if asked not in opened:
                         opened[asked] = asked.open(num_classes=len(images.classes), device=device)
-                inputs[part.name] = part_inputs({asked.label: opened[asked] for asked in sources}, images, device)
+                inputs[part.name] = part_inputs(part, {asked.label: opened[asked] for asked in sources}, images, device)
             advance(1)
     if not inputs:
         raise InputError(f"no part of the plan {plan.name} has trained networks; `scs-eval models` shows which are")
@@ -153,25 +162,36 @@ def sources_of(part: "Part") -> "list[ModelSource]":
     from scs_eval.analyses.study.contrasts import UNTRAINED as SUFFIX
     from scs_eval.models.loading.sources import UNTRAINED, parse_sources
 
-    trained = parse_sources(part.models)
+    trained = parse_sources(part.models) if part.models else ()
     control = parse_sources(part.untrained) if part.untrained else ()
     return [*trained, *(replace(source, label=f"{source.label}{SUFFIX}", weights=UNTRAINED) for source in control)]
 
 
-def part_inputs(models: dict[str, Any], images: "ImageData", device: str) -> "PartInputs":
-    """What a part's analyses are given; every network takes the images as they are."""
+def part_inputs(part: "Part", models: dict[str, Any], images: "ImageData", device: str) -> "PartInputs":
+    """What a part's analyses are given; every network takes the same images, enlarged if the part says so."""
     from scs_eval.analyses.study import PartInputs
     from scs_eval.models.loading.sources import trained_twin
     from scs_eval.report.model_facts import known_facts
 
+    count = max(part.sizes.values()) if part.side else None  # large images are not made for nothing
     return PartInputs(
         models={label: named.model for label, named in models.items()},
-        images=images.images, labels=images.labels, classes=images.classes, indices=images.indices,
+        images=enlarged(images.images[:count], part.side) if part.side else images.images[:count],
+        labels=images.labels[:count], classes=images.classes, indices=images.indices[:count],
         known={
             label: known_facts(named.origin, named.architecture, data=images.source) for label, named in models.items()
         },
-        twins={label: trained_twin(named.architecture, device=device) for label, named in models.items()},
+        twins={label: trained_twin(named.architecture, device=device) for label, named in models.items()}
+        if part.needs_twins
+        else {},
     )  # fmt: skip
+
+
+def enlarged(images: Any, side: int) -> Any:
+    """(n, 3, H, W) images in [0, 1] at another size."""
+    from torch.nn.functional import interpolate
+
+    return interpolate(images[:], size=(side, side), mode="bilinear", antialias=True).clamp(0, 1)
 
 
 def tracking(pieces: "list[Piece]", log: str | None, target: Path) -> "AfterPiece | None":
@@ -206,8 +226,9 @@ def put_together(plan: "Plan", text: str, pieces: "list[Piece]", store: Any, **o
     """The result of all pieces; what is missing is said."""
     from scs_eval.analyses.core.cache import ResultCache
     from scs_eval.analyses.study import merge
+    from scs_eval.reference.scs_paper import paper_tables
 
-    result = merge(plan, text, pieces, ResultCache(store.folder), **options)
+    result = merge(plan, text, pieces, ResultCache(store.folder), paper=paper_tables(), **options)
     for what, why in result.left_out.items():
         say(f"Left out: {what}: {' '.join(why.split())}", err=True)
     return result
