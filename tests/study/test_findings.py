@@ -31,12 +31,11 @@ def test_sentences_are_as_strong_as_their_rows(tmp_path: Path) -> None:
     }
     by_part = {**ROW, "claim": "Part.", "main": False}
     text = findings(pd.DataFrame([none, alone, ROW, by_part])).splitlines()
+    number, rest = "sparseness +0.027 [−0.010, 0.037]", "p = 0.004 after Holm's correction. `scs-eval saliency x`"
     assert text == [
-        "- SCS is sparser. **Supported**: sparseness +0.027 [−0.010, 0.037], 5 pairs of networks, n = 100, p = 0.004 after "
-        "Holm's correction. `scs-eval saliency x`",
+        f"- SCS is sparser. **Supported**: {number}, 5 pairs of networks, n = 100, {rest}",
         "- None. **Undecided**: no such pair. `scs-eval saliency x`",
-        "- One. **Undecided** (as claimed in this network): sparseness +0.027 [−0.010, 0.037], 1 pair of networks, n = 100, "
-        "p = 0.004 after Holm's correction. `scs-eval saliency x`",
+        f"- One. **Undecided** (as claimed in this network): {number}, 1 pair of networks, n = 100, {rest}",
     ]
 
 
