@@ -28,6 +28,11 @@ def trained_groups(results: Iterable[Result]) -> Groups:
     return groups
 
 
+def has_weights(name: str) -> bool:
+    """Whether somebody has trained it, with some seed."""
+    return any(split_seed(trained)[0] == name for trained in weights_index())
+
+
 def accuracy_rows(names: Sequence[str], groups: Groups, exhibit: Exhibit, paper: PaperTables) -> pd.DataFrame:
     """A row per network; what nobody trained says so. Seconds of an epoch are each on its own machine."""
     rows = [{"network": name, **_row(name, groups.get(name, ()), exhibit, paper)} for name in names]
@@ -43,7 +48,7 @@ def _row(name: str, members: Sequence[Any], exhibit: Exhibit, paper: PaperTables
         "ours %": _accuracy(members),
         "trainings": len(members),
         "images": len(members[0].labels) if members else "",
-        "recipe": "; ".join(recipes) if members else "not trained",
+        "recipe": "; ".join(recipes) if members else "not in this study" if has_weights(name) else "not trained",
         **dict(_seconds(theirs, members)),
     }
 

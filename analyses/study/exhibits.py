@@ -18,13 +18,12 @@ from scs_eval.analyses.core.reference_tests import headlines, values_of_headline
 from scs_eval.analyses.core.result import Result, side_by_side
 from scs_eval.analyses.core.statistics import mean_interval
 from scs_eval.analyses.core.storage import load_result
-from scs_eval.analyses.study.accuracy_table import PaperTables, accuracy_rows, trained_groups
+from scs_eval.analyses.study.accuracy_table import PaperTables, accuracy_rows, has_weights, trained_groups
 from scs_eval.analyses.study.contrasts import UNTRAINED, network_of
 from scs_eval.analyses.study.figure import draw_robustness
 from scs_eval.analyses.study.plan import Exhibit
 from scs_eval.errors import InputError
 from scs_eval.models.loading.load import weights_index
-from scs_eval.models.zoo.names import split_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,17 +84,17 @@ def make_exhibits(exhibits: Sequence[Exhibit], material: Material) -> tuple[Show
 
 def _make(exhibit: Exhibit, material: Material) -> Shown:
     names = material.wanted(exhibit)
-    shown = Shown(exhibit.name, exhibit.words, not_trained=tuple(name for name in names if not _has_weights(name)))
+    shown = Shown(
+        exhibit.name,
+        exhibit.words,
+        not_trained=tuple(name for name in names if not (name.endswith(UNTRAINED) or has_weights(name))),
+    )
     if exhibit.kind not in KINDS:
         raise InputError(f"expected an exhibit of kind {', '.join(KINDS)}, got {exhibit.kind!r}")
     try:
         return KINDS[exhibit.kind](exhibit, shown, material)
     except LookupError as error:
         return replace(shown, why_not=str(error.args[0]))
-
-
-def _has_weights(name: str) -> bool:
-    return name.endswith(UNTRAINED) or any(split_seed(trained)[0] == name for trained in weights_index())
 
 
 def _elsewhere(exhibit: Exhibit, shown: Shown, material: Material) -> Shown:
