@@ -19,6 +19,7 @@ from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_e
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels, check_request, logits_of
 from scs_eval.analyses.plotting import colour
+from scs_eval.analyses.plotting.image_grid import SHOWN
 from scs_eval.errors import InputError, check_one_of, check_whole, several
 from scs_eval.models.explain.decomposition import Decomposition, decompose
 from scs_eval.progress import Progress
@@ -40,6 +41,7 @@ def contributions(
     picture: str = "paper",
     extras: Sequence[str] = (),
     kept: int = KEPT,
+    shown: int = SHOWN,
     batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> ContributionsResult:
@@ -48,8 +50,8 @@ def contributions(
     images: arrays, or data that bring labels, classes and indices. targets: (n,) classes to explain, by default the
     predicted ones. classes: names, by default 0, 1, 2 and so on. indices: (n,) where the images come from, for the
     captions. picture: paper or bcos-v2. extras: any of EXTRAS. kept: of so many images, the first, the result keeps the
-    maps; of the others the numbers. batch_size: images at once, by default 50, fewer of large ones. progress: called
-    with how many more images are done.
+    maps; of the others the numbers. shown: so many of them are in the figure. batch_size: images at once, by default
+    50, fewer of large ones. progress: called with how many more images are done.
 
     >>> import scs_eval
     >>> model, data = scs_eval.load_model("rohrer25k_scs"), scs_eval.load_data("sample", n=3)
@@ -59,7 +61,7 @@ def contributions(
     check_request(label=label, batch_size=batch_size)
     model, data = as_model(model), as_examples(images, labels, classes=classes, indices=indices)
     check_images(data.images)
-    _check_choices(picture, extras, kept)
+    _check_choices(picture, extras, kept, shown)
     wanted = None if targets is None else as_labels(targets, what="targets")
     size = images_at_once(data.images, BATCH) if batch_size is None else batch_size
     with torch.inference_mode(False), evaluating(model):
@@ -84,6 +86,7 @@ def contributions(
         kinds=kinds,
         picture=picture,
         extras=tuple(extras),
+        shown=shown,
         layers=parts[0].layers,
         **{name: _joined([getattr(part, name) for part in parts]) for name in ARRAYS},
     )
@@ -129,9 +132,9 @@ def _explain(model: nn.Module, images: Tensor, targets: Tensor | None, classes: 
     )
 
 
-def _check_choices(picture: str, extras: Sequence[str], kept: int) -> None:
+def _check_choices(picture: str, extras: Sequence[str], kept: int, shown: int) -> None:
     check_one_of(colour.STYLES, picture=picture)
-    check_whole(1, kept=kept)
+    check_whole(1, kept=kept, shown=shown)
     if unknown := [name for name in several(extras=extras) if name not in EXTRAS]:
         raise InputError(f"expected extras of {', '.join(EXTRAS)}, got {unknown[0]!r}")
 

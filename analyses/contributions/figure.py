@@ -7,7 +7,7 @@ import numpy as np
 
 from scs_eval.analyses.attribution.completeness import percent
 from scs_eval.analyses.plotting import colour
-from scs_eval.analyses.plotting.image_grid import SHOWN, Column, Grid, split_name
+from scs_eval.analyses.plotting.image_grid import Column, Grid, split_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,67 +25,72 @@ def map_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Figu
     columns = [_images(result)]
     if result.coloured:
         columns.append(Column(title=f"W(x) as colours\n({result.picture})", pictures=_pictures(result, EXPLAINED)))
-    columns.append(Column(title="contributions", pictures=colour.signed(result.maps[:SHOWN])))
-    columns.append(Column(title="over the image", pictures=colour.overlay(result.images[:SHOWN], result.maps[:SHOWN])))
-    texts = [_text(result, position) for position in range(len(result.images[:SHOWN]))]
+    columns.append(Column(title="contributions", pictures=colour.signed(result.maps[: result.shown])))
+    images, maps = result.images[: result.shown], result.maps[: result.shown]
+    columns.append(Column(title="over the image", pictures=colour.overlay(images, maps)))
+    texts = [_text(result, position) for position in range(len(images))]
     note = f"{_whose(result)}\n{NOTE}"
-    return Grid(columns=columns, texts=texts, marked=list(~result.complete), note=note).draw(ax)
+    return Grid(columns=columns, texts=texts, marked=list(~result.complete), note=note, most=result.shown).draw(ax)
 
 
 def delta_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Figure":
     """The two most likely classes and the difference of their maps, of the least sure images first (Fig. 11)."""
-    images, result = len(result.labels), result.least_sure(SHOWN)
-    maps = [result.map_of(row)[:SHOWN] for row in (FIRST, SECOND)]
+    images, result = len(result.labels), result.least_sure(result.shown)
+    maps = [result.map_of(row)[: result.shown] for row in (FIRST, SECOND)]
     scale = np.maximum(*(colour.scale_of(item) for item in maps))
     columns = [_images(result)]
     for position, title in enumerate(("most likely", "second")):
         shown = _pictures(result, FIRST + position) if result.coloured else colour.signed(maps[position], scale=scale)
         names = [f"{result.classes[k]} {_number(logit)}" for k, logit in _top(result, position)]
         columns.append(Column(title=title, pictures=shown, captions=names))
-    columns.append(Column(title="difference Δ", pictures=colour.signed(result.delta[:SHOWN]), captions=_leads(result)))
+    delta = colour.signed(result.delta[: result.shown])
+    columns.append(Column(title="difference Δ", pictures=delta, captions=_leads(result)))
     note = f"{_whose(result, images)}\nΔ: for the most likely class (orange) or the second (blue). {SCALE}"
     note += "." if result.coloured else "; the two classes share one scale."
-    return Grid(columns=columns, note=note).draw(ax)
+    return Grid(columns=columns, note=note, most=result.shown).draw(ax)
 
 
 def mean_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Figure":
     """The map, the mean of all classes' maps, and their difference, on one scale per image (Fig. 14)."""
     parts = {"contributions": result.maps, "mean of all classes": result.map_of(MEAN)}
     parts["mean-corrected"] = result.mean_corrected
-    scale = np.max([colour.scale_of(item[:SHOWN]) for item in parts.values()], axis=0)
+    scale = np.max([colour.scale_of(item[: result.shown]) for item in parts.values()], axis=0)
     columns = [_images(result)]
     for title, maps in parts.items():
-        captions = [f"sum {_number(item)}" for item in maps.sum((1, 2))[:SHOWN]]
-        columns.append(Column(title=title, pictures=colour.signed(maps[:SHOWN], scale=scale), captions=captions))
+        captions = [f"sum {_number(item)}" for item in maps.sum((1, 2))[: result.shown]]
+        pictures = colour.signed(maps[: result.shown], scale=scale)
+        columns.append(Column(title=title, pictures=pictures, captions=captions))
     note = f"{_whose(result)}\n{NOTE[:-1]}, the largest of a row for all of it."
-    return Grid(columns=columns, note=note).draw(ax)
+    return Grid(columns=columns, note=note, most=result.shown).draw(ax)
 
 
-def comparison_figure(results: Sequence["ContributionsResult"], ax: "Axes | None" = None) -> "Figure":
+def comparison_figure(
+    results: Sequence["ContributionsResult"], ax: "Axes | None" = None, *, page: str = ""
+) -> "Figure":
     """A row per image, a column per model: the colour picture where W has six channels, else the signed map."""
     columns = [_images(results[0]), *map(_model_column, results)]
-    return Grid(columns=columns, note=f"{NOTE} bias: the median of |bias| / (Σ|W(x)⊙x| + |bias|). !: incomplete.").draw(
-        ax
-    )
+    note = f"{NOTE} bias: the median of |bias| / (Σ|W(x)⊙x| + |bias|). !: incomplete. {page}"
+    return Grid(columns=columns, note=note, most=results[0].shown).draw(ax)
 
 
 def _images(result: "ContributionsResult") -> Column:
     names = np.array([*result.classes, "unlabelled"])[result.labels]
     captions = [f"{name}, {index}" for name, index in zip(names, result.indices, strict=True)]
-    return Column(title="image", pictures=np.moveaxis(result.images[:SHOWN], 1, -1), captions=captions)
+    return Column(title="image", pictures=np.moveaxis(result.images[: result.shown], 1, -1), captions=captions)
 
 
 def _pictures(result: "ContributionsResult", row: int) -> np.ndarray:
-    return colour.on_white(result.rgba(row=row)[:SHOWN])
+    return colour.on_white(result.rgba(row=row)[: result.shown])
 
 
 def _top(result: "ContributionsResult", position: int) -> list[tuple[int, float]]:
-    return list(zip(result.pair[:SHOWN, position], result.logits[:SHOWN, FIRST + position], strict=True))
+    pairs = zip(result.pair[:, position], result.logits[:, FIRST + position], strict=True)
+    return list(pairs)[: result.shown]
 
 
 def _leads(result: "ContributionsResult") -> list[str]:
     """How far the most likely class leads, and how much of that the biases do."""
-    table = result.table()[:SHOWN]
+    table = result.table()[: result.shown]
     return [f"{lead:.2f}, bias {percent(share)}" for lead, share in table[["lead", "lead_bias_share"]].to_numpy()]
 
 
@@ -96,8 +101,11 @@ def _text(result: "ContributionsResult", position: int) -> str:
         f"logit {_number(row['logit'])} =",
         f"   pixels {_number(row['contributions'])}",
         f"   + bias {_number(row['bias'])} (share {percent(row['bias_share'])})",
+        *([f"   + logit bias {_number(row['logit_bias'])} (all classes)"] if row["logit_bias"] else []),
         f"   + residual {_number(row['residual'], '.0e')}",
     ]
+    if row["meaningless"]:
+        return "\n".join([*lines, "MEANINGLESS: no more than", "the residual"])
     return "\n".join(lines if row["complete"] else [*lines, f"INCOMPLETE by {percent(row['relative_residual'])}"])
 
 
@@ -108,14 +116,14 @@ def _number(value: float, form: str = ".2f") -> str:
 
 
 def _whose(result: "ContributionsResult", images: int | None = None) -> str:
-    images = images or len(result.labels)
-    hidden = f"; {SHOWN} of {images} images" if images > SHOWN else ""
+    images, few = images or len(result.labels), len(result.images[: result.shown])
+    hidden = f"; {few} of {images} images" if images > few else ""
     return f"{result.label}{hidden}"
 
 
 def _model_column(result: "ContributionsResult") -> Column:
     """One model's pictures, the size of its bias above, its class and logit below each."""
-    shown = _pictures(result, EXPLAINED) if result.coloured else colour.signed(result.maps[:SHOWN])
+    shown = _pictures(result, EXPLAINED) if result.coloured else colour.signed(result.maps[: result.shown])
     table = result.table()
     cells = zip(table["explained"], table["logit"], table["complete"], strict=True)
     names = [f"{name} {_number(logit, '.1f')}{'' if complete else ' !'}" for name, logit, complete in cells]

@@ -8,10 +8,11 @@ import pandas as pd
 
 from scs_eval.analyses.attribution.completeness import bias_share, complete, ratio
 from scs_eval.analyses.contributions import figure as contribution_figures
-from scs_eval.analyses.contributions.bias_audit import audit_figure, audit_table, lead_figure
+from scs_eval.analyses.contributions.bias_audit import CONSTANT, audit_figure, audit_table, lead_figure
 from scs_eval.analyses.contributions.figure import EXPLAINED, FIRST, MEAN, SECOND
 from scs_eval.analyses.core.result import Comparison, Result
-from scs_eval.analyses.plotting import colour
+from scs_eval.analyses.plotting import colour, style
+from scs_eval.analyses.plotting.image_grid import SHOWN
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class ContributionsResult(Result):
     class. sums: (n, 4), what the pixels add to the logits; sizes: (n,), the sum of |W(x)⊙x| of the explained class.
     Of the first k images also the maps: images: (k, 3, H, W). inputs: (k, C, H, W), what W multiplies; C is 6 for
     networks that encode [x, 1-x]. rows: (k, 4, C, H, W), the four rows of W(x).
-    picture: the style of the picture of six-channel networks. extras: what `figures` and `tables` have besides.
+    picture: the style of the picture of six-channel networks. extras: what `figures` and `tables` have besides. shown:
+        so many of the k images are in the figure.
     """
 
     name = "contributions"
@@ -79,6 +81,7 @@ class ContributionsResult(Result):
     extras: tuple[str, ...] = ()
     sums: np.ndarray | None = None
     sizes: np.ndarray | None = None
+    shown: int = SHOWN
 
     def __post_init__(self) -> None:
         """Version 0.1 kept the maps of all images, and not their sums."""
@@ -109,13 +112,23 @@ class ContributionsResult(Result):
 
     @property
     def bias(self) -> np.ndarray:
-        """(n,), what the layers' constants add to the explained logit."""
-        return self.biases[:, EXPLAINED].sum(-1)
+        """(n,), what the network's layers add to the explained logit, but for a constant that all classes get."""
+        return self.biases[:, EXPLAINED][:, ~self._constant].sum(-1)
+
+    @property
+    def logit_bias(self) -> np.ndarray:
+        """(n,), the constant that all classes get, as in B-cos networks (Eq. 17); it decides nothing."""
+        return self.biases[:, EXPLAINED][:, self._constant].sum(-1)
+
+    @property
+    def _constant(self) -> np.ndarray:
+        """(L,), which of the biased layers add the same to every class."""
+        return np.array([kind == CONSTANT for kind in self.kinds], dtype=bool)
 
     @property
     def residual(self) -> np.ndarray:
         """(n,), what neither pixels nor biases explain: rounding for a dynamic-linear network."""
-        return self.logits[:, EXPLAINED] - self._sums[:, EXPLAINED] - self.bias
+        return self.logits[:, EXPLAINED] - self._sums[:, EXPLAINED] - self.bias - self.logit_bias
 
     @property
     def bias_share(self) -> np.ndarray:
@@ -127,6 +140,12 @@ class ContributionsResult(Result):
     def complete(self) -> np.ndarray:
         """(n,), whether the residual is within a thousandth of the logit."""
         return complete(self.residual, self.logits[:, EXPLAINED])
+
+    @property
+    def meaningless(self) -> np.ndarray:
+        """(n,), whether the map's |values| add up to no more than the residual: then it may be rounding alone."""
+        assert self.sizes is not None
+        return np.asarray(self.sizes <= np.abs(self.residual))
 
     @property
     def coloured(self) -> bool:
@@ -172,9 +191,11 @@ class ContributionsResult(Result):
             "contributions": self._sums[:, EXPLAINED],
             "bias": self.bias,
             "bias_share": self.bias_share,
+            "logit_bias": self.logit_bias,
             "residual": self.residual,
             "relative_residual": ratio(np.abs(self.residual), np.abs(logits)),
             "complete": self.complete,
+            "meaningless": self.meaningless,
             "second": names[self.pair[:, 1]],
             "lead": lead,
             "lead_bias_share": ratio((self.biases[:, FIRST] - self.biases[:, SECOND]).sum(-1), lead),
@@ -182,16 +203,20 @@ class ContributionsResult(Result):
         return pd.DataFrame({"model": self.label, **columns})
 
     def summary(self) -> pd.DataFrame:
-        """Rounded; a row whose map is not complete says so."""
+        """Rounded; a row whose map is not complete, or no larger than its residual, says so."""
         table = self.table()
         text = {"model": table["model"], "image": table["index"].astype(str), "class": table["class"]}
         text["explained"] = table["explained"]
-        for name in ("logit", "contributions", "bias"):
+        for name in ("logit", "contributions"):
             text[name] = table[name].map("{:.3g}".format)
+        within = (table["bias"] != 0) & (table["bias"].abs() <= table["residual"].abs())
+        text["bias"] = table["bias"].map("{:.3g}".format).where(~within, "within the residual")
+        if self._constant.any():
+            text["logit bias"] = table["logit_bias"].map("{:.3g}".format)
         text["bias share %"] = (100 * table["bias_share"]).map("{:.1f}".format)
         text["residual"] = table["residual"].map("{:.0e}".format)
         text["residual / logit"] = table["relative_residual"].map("{:.0e}".format)
-        text[""] = table["complete"].map({True: "", False: "INCOMPLETE"})
+        text[""] = table["complete"].map({True: "", False: "INCOMPLETE"}).where(~table["meaningless"], "MEANINGLESS")
         return pd.DataFrame(text)
 
     def audit(self) -> pd.DataFrame:
@@ -226,7 +251,7 @@ class ContributionsResult(Result):
 
     def audit_figure(self, ax: "Axes | None" = None) -> "Figure":
         """The share of each biased layer in the lead of the most likely class over the second (Fig. 13)."""
-        return audit_figure(self.label, self._parts(), self.logits, ax)
+        return audit_figure(self.label, self._parts(), self.logits, self.kinds, ax)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -247,11 +272,9 @@ class ContributionsComparison(Comparison[ContributionsResult]):
 
     def figures(self) -> dict[str, "Figure"]:
         """All models, six to a page (figure, figure-2 …), and each model's own figures."""
-        starts = range(0, len(self.results), COLUMNS_PER_PAGE)
-        pages = [self.results[start : start + COLUMNS_PER_PAGE] for start in starts]
         drawn = {
-            "figure" + (f"-{i}" if i > 1 else ""): contribution_figures.comparison_figure(page)
-            for i, page in enumerate(pages, start=1)
+            f"figure{suffix}": contribution_figures.comparison_figure(part, page=words)
+            for suffix, part, words in style.pages(self.results, COLUMNS_PER_PAGE)
         }
         if "audit" in self.results[0].extras:
             drawn["lead_bias"] = self.lead_figure()

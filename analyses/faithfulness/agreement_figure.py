@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scs_eval.analyses.faithfulness.agreement import FORGETS, Agreement
-from scs_eval.analyses.faithfulness.figure import write_note
 from scs_eval.analyses.plotting import style
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def draw_agreement(agreement: Agreement) -> "Figure":
         for spine in ax.spines.values():
             spine.set_visible(False)
         ax.set_title("do metrics rank methods alike?", loc="left")
-        write_note(ax, _agreement_note(agreement))
+        style.write_note(ax, _agreement_note(agreement))
         return style.figure_of(ax)
 
 
@@ -74,7 +73,7 @@ def draw_ranks(agreement: Agreement) -> "Figure":
             "a control is at least as good as every method, so the metric rewards something not learned. "
             "Forgetting the random map wins by construction."
         )
-        write_note(left, note)
+        style.write_note(left, note)
         return style.figure_of(left)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scs_eval.analyses.attribution.similarity import MEASURES
-from scs_eval.analyses.faithfulness.figure import Model, draw_line, looks, write_note
+from scs_eval.analyses.faithfulness.figure import Model, draw_line, looks
 from scs_eval.analyses.plotting import style
 from scs_eval.analyses.plotting.map_columns import COLOURS, EMPTY, say_empty, scaled
 
@@ -25,7 +25,7 @@ COLUMNS = 9  # of maps that fit on a page
 GAP, FIRST, HEAD = 0.06, 1.3, 0.6  # in cells: between them, where maps begin, room for the title and names
 
 
-def draw_cascade(models: Sequence[Model]) -> "Figure":
+def draw_cascade(models: Sequence[Model], *, page: str = "") -> "Figure":
     """A row for each model, a column for each measure; names of the layers below."""
     with style.paper_style():
         look = looks(models)
@@ -38,7 +38,7 @@ def draw_cascade(models: Sequence[Model]) -> "Figure":
             axes[3 * row].set_ylabel(f"{model.label}\nsimilarity to the original")
         for ax, title in zip(axes, TITLES, strict=False):
             ax.set_title(title, loc="left")
-        write_note(axes[0], NOTE)
+        style.write_note(axes[0], f"{NOTE} {page}")
         style.figure_of(axes[0]).draw_without_rendering()
         for position, ax in enumerate(axes):  # when everything else has its place
             here = models[position // 3].similarity[MEASURES[position % 3]]
@@ -96,7 +96,7 @@ def draw_maps_of_cascade(
         ax.axis("off")
         for text in ax.texts:
             text.set_in_layout(False)  # there is room for it: the layout must not squeeze the pictures
-        write_note(ax, MAPS_NOTE)
+        style.write_note(ax, MAPS_NOTE)
         return style.figure_of(ax)
 
 

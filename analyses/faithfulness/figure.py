@@ -1,6 +1,5 @@
 """Figures of faithfulness: insertion and deletion curves, and every method's scores with their intervals."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 
 COLOURS = (style.BLUE, style.RED, style.GREEN, style.PINK, style.ORANGE, style.SKY)
 DASHES = ("-", (0, (5, 1.5)))
-LETTER = 0.047  # inches, of the note on average
 PANELS = {
     "deletion": ("deletion: important pixels go first", "fraction of pixels replaced", "area (low is good)"),
     "insertion": ("insertion: important pixels come first", "fraction of pixels shown", "area (high is good)"),
@@ -83,16 +81,8 @@ def draw_curves(models: Sequence[Model], *, note: str, ax: "Axes | None" = None)
         for column, (title, label, _) in enumerate(PANELS.values()):
             axes[column].set_title(title, loc="left")
             axes[2 * (len(models) - 1) + column].set_xlabel(label)
-        write_note(axes[0], note)
+        style.write_note(axes[0], note)
         return style.figure_of(axes[0])
-
-
-def write_note(ax: "Axes", note: str) -> None:
-    """A caption under the whole figure, if one is wanted."""
-    figure = style.figure_of(ax)
-    lines = textwrap.wrap(style.note(note), int(figure.get_figwidth() / LETTER / style.scale()))
-    if lines:
-        figure.supxlabel("\n".join(lines), fontsize=style.points(6.5), color="0.25", x=0.01, ha="left")
 
 
 def _draw_panel(ax: "Axes", model: Model, kind: str, look: Mapping[str, Mapping[str, Any]]) -> None:
@@ -108,7 +98,7 @@ def _draw_panel(ax: "Axes", model: Model, kind: str, look: Mapping[str, Mapping[
     )  # fmt: skip
 
 
-def draw_scores(models: Sequence[Model]) -> "Figure":
+def draw_scores(models: Sequence[Model], *, page: str = "") -> "Figure":
     """Areas and infidelity of every method with 95 % intervals, a mark for each model; the random map as a line."""
     methods = list(dict.fromkeys(line.method for model in models for line in model.curves["deletion"]))
     methods = [*(name for name in methods if name not in CONTROLS), *CONTROLS]
@@ -127,7 +117,7 @@ def draw_scores(models: Sequence[Model]) -> "Figure":
         axes[0].set_ylim(len(methods) - 0.4, -0.6)
         figure = style.figure_of(axes[0])
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=3, handletextpad=0.3)
-        write_note(axes[0], "Means with 95 % bootstrap intervals. Dashed: the random map.")
+        style.write_note(axes[0], f"Means with 95 % bootstrap intervals. Dashed: the random map. {page}")
         return figure
 
 

@@ -20,10 +20,13 @@ from scs_eval.analyses.faithfulness.agreement import AGREEMENT_TABLES, Agreement
 from scs_eval.analyses.faithfulness.agreement_figure import draw_agreement, draw_ranks
 from scs_eval.analyses.faithfulness.figure import Line, Model
 from scs_eval.analyses.faithfulness.pixel_curves import BASELINES, ORDERS, area
+from scs_eval.analyses.plotting import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+ROWS_PER_PAGE = 4  # models
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -322,12 +325,18 @@ def _note(result: FaithfulnessResult) -> str:
 
 
 def _figures(results: Sequence[FaithfulnessResult]) -> dict[str, "Figure"]:
-    drawn, agreement = [result.drawn for result in results], Agreement(results)
+    agreement = Agreement(results)
+    drawn: dict[str, dict[str, Figure]] = {"figure": {}, "scores": {}, "cascade": {}}
+    for suffix, part, words in style.pages([result.drawn for result in results], ROWS_PER_PAGE):
+        note = f"{_note(results[0])} {words}"
+        drawn["figure"][f"figure{suffix}"] = faithfulness_figure.draw_curves(part, note=note)
+        drawn["cascade"][f"cascade{suffix}"] = cascade_figure.draw_cascade(part, page=words)
+        drawn["scores"][f"scores{suffix}"] = faithfulness_figure.draw_scores(part, page=words)
     maps = {"maps" + (f"-{i}" if i > 1 else ""): _maps_figure(result) for i, result in enumerate(results, start=1)}
     return {
-        "figure": faithfulness_figure.draw_curves(drawn, note=_note(results[0])),
-        "scores": faithfulness_figure.draw_scores(drawn),
-        "cascade": cascade_figure.draw_cascade(drawn),
+        **drawn["figure"],
+        **drawn["scores"],
+        **drawn["cascade"],
         **({"agreement": draw_agreement(agreement), "ranks": draw_ranks(agreement)} if agreement.enough else {}),
         **maps,
     }

@@ -37,11 +37,12 @@ class Grid:
     note: str
     texts: Sequence[str] = ()
     marked: Sequence[bool] = field(default=())  # rows whose text is set in the colour of a warning
+    most: int = SHOWN  # rows
 
     @property
     def rows(self) -> int:
         """How many rows are shown."""
-        return min(SHOWN, len(self.columns[0].pictures))
+        return min(self.most, len(self.columns[0].pictures))
 
     def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Draw on the given axes, or on a new figure that is as large as the pictures need."""

@@ -16,7 +16,7 @@ COLOURS = "inferno"  # sequential, rises evenly in lightness: the same order in 
 PERCENTILE = 99
 GAP, LINE = 0.06, 0.2  # between cells, and for a line of text under them, in cells
 CELL, NARROWEST = 0.86, 2.4  # inches
-LETTER = 0.046  # inches, of the note on average
+LETTER = 0.049  # inches, of the note on average
 LONGEST = 3  # rows of a figure with a single column of maps
 EMPTY = "0 everywhere"
 

@@ -4,9 +4,11 @@ matplotlib's rcParams come first: what a user has set there (a font, its size, a
 """
 
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.transforms import Transform
 
+M = TypeVar("M")
 WIDTH = 6.3  # inches: the text width of an A4 page, so that 8 pt in the figure is 8 pt in print
 
 # Okabe and Ito (2008), "Color Universal Design".
@@ -40,6 +43,7 @@ LAYERS = {
 OTHER = (GREY, "X")
 UNLISTED = "_series "
 
+LETTER = 0.047  # inches, of a caption on average
 TEXT = 8  # points of the text, unless rcParams say something else than matplotlib itself
 _RC: dict[Any, Any] = {
     "font.size": TEXT,
@@ -123,6 +127,25 @@ def points(size: float) -> float:
 def note(text: str) -> str:
     """A caption, or nothing where none is wanted."""
     return text if current_page().caption else ""
+
+
+def write_note(ax: "Axes", text: str) -> None:
+    """A caption under the whole figure, if one is wanted."""
+    figure = figure_of(ax)
+    lines = textwrap.wrap(note(text), int(figure.get_figwidth() / LETTER / scale()))
+    if lines:
+        figure.supxlabel("\n".join(lines), fontsize=points(6.5), color="0.25", x=0.01, ha="left")
+
+
+def pages(members: Sequence[M], most: int) -> list[tuple[str, Sequence[M], str]]:
+    """A long list in parts of at most `most`, as even as can be: a suffix for each figure's name, its part, words."""
+    count = -(-len(members) // most)
+    ends = [round(i * len(members) / count) for i in range(count + 1)]
+    parts = []
+    for i, (start, stop) in enumerate(pairwise(ends), start=1):
+        words = "" if count == 1 else f"Models {start + 1} to {stop} of {len(members)} (page {i} of {count})."
+        parts.append((f"-{i}" if i > 1 else "", members[start:stop], words))
+    return parts
 
 
 def page_width() -> float:

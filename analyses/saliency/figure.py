@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from scs_eval.analyses.saliency.result import SaliencyResult
 
 
-def draw(results: Sequence["SaliencyResult"], ax: "Axes | None" = None) -> "Figure":
-    """A row for each image that the first result shows, a column for each result."""
+def draw(results: Sequence["SaliencyResult"], ax: "Axes | None" = None, *, page: str = "") -> "Figure":
+    """A row for each image that the first result shows, a column for each result. page: which of several this is."""
     first = results[0]
     names = np.array([*first.classes, "unlabelled"])  # −1 is the last
     shown = first.indices[: len(first.images)]
     columns = [_column(result, shown, several=len({item.method for item in results}) > 1) for result in results]
     rows = [str(name) for name in names[first.labels[: len(shown)]]]
-    return draw_maps(first.images, rows, columns, note=_note(results), ax=ax)
+    return draw_maps(first.images, rows, columns, note=f"{_note(results)} {page}", ax=ax)
 
 
 def _column(result: "SaliencyResult", shown: np.ndarray, *, several: bool) -> Column:
     """A model's maps, what it predicted, and its title: accuracy overall, and of the class if all images have one."""
     positions = _positions(result, shown)
     labels, predictions = result.labels[positions], result.predictions[positions]
-    lines = [*split_name(result.model), *([result.method] if several else [])]
+    lines = [*split_name(result.model, 14), *([result.method] if several else [])]
     if result.accuracy is not None:
         lines.append(f"{100 * result.accuracy:.1f} % overall")
     own = result.classes[labels[0]]

@@ -11,6 +11,7 @@ from scs_eval.analyses.attribution.completeness import percent, ratio
 from scs_eval.analyses.attribution.methods import METHODS
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import mean_interval
+from scs_eval.analyses.plotting import style
 from scs_eval.analyses.saliency.figure import draw
 
 if TYPE_CHECKING:
@@ -173,9 +174,8 @@ class SaliencyComparison(Comparison[SaliencyResult]):
 
     def figures(self) -> dict[str, "Figure"]:
         """All columns, six to a page: figure, figure-2 …"""
-        starts = range(0, len(self.results), COLUMNS_PER_PAGE)
-        pages = [self.results[start : start + COLUMNS_PER_PAGE] for start in starts]
-        return {"figure" + (f"-{i}" if i > 1 else ""): draw(page) for i, page in enumerate(pages, start=1)}
+        pages = style.pages(self.results, COLUMNS_PER_PAGE)
+        return {f"figure{suffix}": draw(part, page=words) for suffix, part, words in pages}
 
 
 def _p(value: float) -> str:

@@ -45,6 +45,27 @@ class ModelSource:
         """What the index of shipped weights says of it; nothing if it has other weights."""
         return loading.weights_index().get(self.source, {}) if self.weights is None else {}
 
+    @property
+    def accuracy(self) -> float | None:
+        """How often it was right when it was trained: of shipped weights by the index, of a file by its own word."""
+        if self.weights is None and (known := self.shipped().get("accuracy")) is not None:
+            return float(known)
+        file = self.weights or self.source
+        if file == UNTRAINED or not loading.is_file(file):
+            return None
+        from scs_eval.models.loading.state_dict import metadata_of
+
+        return _share(metadata_of(Path(file)).get("test_accuracy"))
+
+
+def _share(text: Any) -> float | None:
+    """A share from 0 to 1 that a file states; None for anything else."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
+    return value if 0 <= value <= 1 else None
+
 
 @dataclass(frozen=True, eq=False)
 class NamedModel:

@@ -17,7 +17,7 @@ from scs_eval.cli.data_request import ALL_IMAGES, DataRequest, data_settings
 from scs_eval.cli.output import finish, folder_name, out_option, say
 from scs_eval.cli.params import MODEL, SEED, options_from, source_options
 from scs_eval.errors import InputError, did_you_mean
-from scs_eval.models.loading.sources import UNTRAINED, ModelSource, NamedModel, parse_sources
+from scs_eval.models.loading.sources import UNTRAINED, ModelSource, NamedModel, parse_sources, split_label
 from scs_eval.progress import log_lines
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ DESCRIPTION_FILE = "result.json"  # as `storage` calls it, which would import nu
 class Request:
     """A request as it was typed. `open` loads the models; nothing is loaded before.
 
-    typed: the models in the user's words, after which the folder of the result is named.
+    typed: the models in the user's words, after whose labels or names the folder of the result is named.
     reference: the label of the model that the others are compared with, if not by the rule. tf32: let a GPU round the
     factors of products, which is faster and changes logits by about a thousandth. only, parts: of a cluster's
     job: the label of the model it is about, and where its results are kept for the job that merges.
@@ -55,7 +55,8 @@ class Request:
     @property
     def out(self) -> Path:
         """The folder of the result: --out, or results/<analysis>/<the models>."""
-        return self.target or Path("results", self.analysis, folder_name(self.typed))
+        names = [split_label(text)[0] or text for text in self.typed]
+        return self.target or Path("results", self.analysis, folder_name(names))
 
     def without(self, labels: Sequence[str]) -> "Request":
         """The same request for the other models."""

@@ -1,6 +1,7 @@
 """Contributions: the decomposition behind every picture, the pictures themselves, and the command."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from torch import nn
 from scs_eval.analyses.attribution.completeness import bias_share, percent
 from scs_eval.analyses.catalogue import ENTRIES
 from scs_eval.analyses.contributions import EXTRAS, ContributionsComparison, ContributionsResult, contributions
+from scs_eval.analyses.contributions.bias_audit import audit_summary
 from scs_eval.analyses.core.result import load_result
 from scs_eval.analyses.plotting import colour
 from scs_eval.cli.commands.contributions import command, warn_if_incomplete
@@ -24,6 +26,7 @@ from scs_eval.errors import InputError
 from scs_eval.models.explain.decomposition import decompose
 from scs_eval.models.explain.dynamic_linear import explaining
 from scs_eval.models.layers import AddInverse, BcosConv2d, LogitLayer, SCS2d
+from scs_eval.models.loading.load import WEIGHTS
 
 
 def small(channels: int = 3, classes: int = 4) -> nn.Module:
@@ -195,6 +198,93 @@ def test_only_six_channels_have_colours(result: ContributionsResult) -> None:
         assert result.rgba()[..., 3].min() < 0.05  # what adds next to nothing is next to transparent
         with pytest.raises(InputError, match="3 channels"):
             result.rgba("paper")
+
+
+def constant(bias: float = -50.0) -> nn.Module:
+    """The small network, and the same constant for every class."""
+    return nn.Sequential(small(3), LogitLayer(4, bias=bias)).eval()
+
+
+def test_a_constant_logit_bias_stands_apart() -> None:
+    plain, moved = contributions(small(3), pictures()), contributions(constant(), pictures())
+    np.testing.assert_allclose(moved.bias, plain.bias, rtol=1e-4)
+    np.testing.assert_allclose(moved.bias_share, plain.bias_share, rtol=1e-4)
+    assert moved.logit_bias.tolist() == [-50] * len(pictures())
+    table = moved.table()
+    parts = table[["contributions", "bias", "logit_bias", "residual"]].sum(axis=1)
+    assert np.allclose(table["logit"], parts)
+    assert moved.complete.all()
+    assert "logit bias" in moved.summary()
+    assert "logit bias" not in plain.summary()
+    assert "+ logit bias −50.00 (all classes)" in " ".join(text.get_text() for text in moved.figure().axes[0].texts)
+    audit = audit_summary(moved.audit()).set_index("biased layer")[""]
+    assert audit["1 (LogitLayer)"] == "the same for every class"
+
+
+@pytest.mark.parametrize("constant_too", [False, True])
+def test_the_audits_figure_shows_what_layers_add(constant_too: bool) -> None:
+    result = contributions(constant() if constant_too else small(3), pictures(), extras=["audit"])
+    figure = result.figures()["audit"]
+    added, share = figure.axes
+    widths = [patch.get_width() for patch in added.patches]
+    audit = result.audit()
+    biases = result.biases[:, 0]
+    assert widths[0] == pytest.approx(np.median(biases.sum(1)))
+    assert widths[1:-1] == pytest.approx(np.median(biases, 0).tolist())
+    assert widths[-1] == pytest.approx(np.median(result.residual), abs=1e-9)
+    names = [label.get_text() for label in added.get_yticklabels()]
+    kinds = zip(audit["layer"][:-1], audit["kind"], strict=False)
+    words = [f"{layer}{' (all classes)' if kind == 'LogitLayer' else ''}" for layer, kind in kinds]
+    assert names == ["all biases", *words, "residual"]
+    assert share.patches[1].get_width() == pytest.approx(100 * audit["lead_share"][0])
+
+
+def test_a_network_without_biases_says_so() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3, bias=False))
+    figure = contributions(model.eval(), pictures(), extras=["audit"]).audit_figure()
+    assert figure.axes[0].get_title(loc="left").endswith("no layer adds any")
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["all biases", "residual"]
+
+
+def test_what_is_no_larger_than_the_residual_is_called_meaningless(result: ContributionsResult) -> None:
+    assert not result.meaningless.any()
+    assert not result.audit()["meaningless"].any()
+    assert result.sizes is not None
+    lost = replace(result, logits=result.logits + 2 * result.sizes.max())
+    assert lost.meaningless.all()
+    assert set(lost.summary()[""]) == {"MEANINGLESS"}
+    assert set(lost.summary()["bias"]) == {"within the residual"}
+    assert "MEANINGLESS" in " ".join(text.get_text() for text in lost.figure().axes[0].texts)
+    assert lost.audit()["meaningless"].tolist() == [True, True, False]  # the residual itself is what it is
+    assert "no more than the residual" in audit_summary(lost.audit())[""][0]
+    assert [patch.get_alpha() for patch in lost.audit_figure().axes[0].patches] == [0.85, 0.25, 0.25, 0.85]
+
+
+def test_as_many_rows_as_asked_for() -> None:
+    pictures_of = [len(contributions(small(3), pictures(), shown=rows).figure().axes[0].child_axes) for rows in (1, 3)]
+    assert pictures_of == [1 * 3 + 1, 3 * 3 + 1]  # image, map, map over the image; and the colour bar
+    with pytest.raises(InputError, match="shown"):
+        contributions(small(3), pictures(), shown=0)
+
+
+def test_long_lists_of_models_have_pages_that_say_so() -> None:
+    result = contributions(small(3), pictures())
+    several = ContributionsComparison.of([replace(result, label=f"m{i}") for i in range(8)], label="x")
+    drawn = several.figures()
+    assert [name for name in drawn if name.startswith("figure")] == ["figure", "figure-2"]
+    for name, words in (("figure", "Models 1 to 4 of 8 (page 1 of 2)."), ("figure-2", "Models 5 to 8 of 8 (page 2")):
+        assert words in " ".join(" ".join(text.get_text().split()) for text in drawn[name].axes[0].texts)
+
+
+def test_the_label_names_the_folder_and_rows_the_figure(here: Path) -> None:
+    shutil.copy(WEIGHTS / "rohrer25k_scs.safetensors", here / "mine_sd.safetensors")
+    arguments = ["--model", "mine=mine_sd.safetensors", "--rows", "2", "-n", "3"]
+    output = CliRunner().invoke(command, arguments, catch_exceptions=False).output
+    assert output.splitlines()[-1] == "results/contributions/mine"
+    saved = load_result(here / "results" / "contributions" / "mine")
+    assert isinstance(saved, ContributionsResult)
+    assert (saved.shown, len(saved.targets)) == (2, 3)
 
 
 def test_results_are_saved_drawn_and_compared(result: ContributionsResult, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 from captum.attr import Saliency
 from click.testing import CliRunner
 from few_images import use_few_images
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from scs_eval import side_by_side
@@ -31,7 +32,7 @@ from scs_eval.cli.commands import saliency as cli
 from scs_eval.data import ImageData, load_data
 from scs_eval.data.selection import select_images
 from scs_eval.errors import InputError
-from scs_eval.models.loading.load import weights_index
+from scs_eval.models.loading.load import WEIGHTS, weights_index
 from scs_eval.models.zoo.counterparts import reference_of, twins
 
 CLASSES = ("red", "green", "blue")
@@ -349,6 +350,22 @@ def test_models_below_the_accuracy_are_left_out_by_name(few_images: ImageData) -
     assert error is None
     assert "Left out: rohrer100k_scs: its accuracy is" in output
     assert load_result(output.splitlines()[-1]).model == "rohrer100k_conv"
+
+
+def test_a_file_says_its_accuracy_itself(few_images: ImageData, tmp_path: Path) -> None:
+    """Before anything is loaded for good, under any name; a file that does not say stays."""
+    weights = load_file(WEIGHTS / "rohrer25k_scs.safetensors")
+    about = {"name": "rohrer25k_scs"}
+    for name, more in (("low", {"test_accuracy": "0.3"}), ("high", {"test_accuracy": "0.9"}), ("silent", {}),
+                       ("odd", {"test_accuracy": "much"})):  # fmt: skip
+        save_file(weights, tmp_path / f"{name}.safetensors", metadata={**about, **more})
+    asked = [f"{name}={tmp_path / name}.safetensors" for name in ("low", "high", "silent", "odd")]
+    output, error = run(*asked, "-n", "2", "--min-accuracy", "0.85")
+    assert error is None, output
+    assert "Left out: low: its accuracy is 0.3" in output
+    assert "Left out: rohrer100k_scs" in output
+    kept = load_result(output.splitlines()[-1])
+    assert {item.label: item.accuracy for item in kept.results} == {"high": 0.9, "silent": None, "odd": None}
 
 
 def test_the_reference_has_the_models_own_seed() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
+from scs_eval.analyses.core.options import check_at_least
 from scs_eval.cli.data_request import targets_of
 from scs_eval.cli.output import say
 from scs_eval.cli.params import options_from
@@ -31,6 +32,7 @@ class ContributionsOptions:
         Literal["paper", "bcos-v2"],
         "How W(x) of a six-channel network becomes colours: as the paper says, or as the package bcos draws it.",
     ] = "paper"
+    rows: Annotated[int, "Images in the figure; with --layer it has those that activate most."] = DEFAULT_N
     audit: Annotated[bool, "Also which layers put bias in, and how much; try -n 100."] = False
     delta: Annotated[bool, "Also the two most likely classes and the difference of their maps."] = False
     mean_corrected: Annotated[bool, "Also the maps without what all classes share."] = False
@@ -49,6 +51,7 @@ class ContributionsOptions:
             raise InputError(f"{flag} needs --layer, the layer that it is about")
         if self.layer is not None and self.extras:
             raise InputError(f"--{self.extras[0]} is about logits; leave it or --layer out")
+        check_at_least(1, rows=self.rows)
         if self.directions is not None and self.directions < 1:
             raise InputError(f"expected --directions of at least 1, got {self.directions}")
 
@@ -74,7 +77,8 @@ def command(request: Request, options: ContributionsOptions) -> None:
     """Show what each pixel adds to the logit of a class: W(x)⊙x, the B-cos explanation, for any dynamic-linear network.
 
     A map is shown with what it leaves out: the share of the layers' biases and the residual. Networks that encode
-    [x, 1-x] also get W(x) as colours. The figure has the first six images, the table all.
+    [x, 1-x] also get W(x) as colours. The figure has the first --rows images, the table all. A constant that all
+    classes get stands apart from the network's biases; what is no larger than the residual is called so.
 
     With --layer, the activations inside the network are explained in the same way: of neurons, or of the feature
     directions that contribute most to the class (of each image, --target). Each is shown with those of the -n images
@@ -96,18 +100,20 @@ def command(request: Request, options: ContributionsOptions) -> None:
 
 def explain_logits(request: Request, options: ContributionsOptions) -> None:
     """What each pixel adds to a logit."""
-    from scs_eval.analyses.contributions import contributions
+    from scs_eval.analyses.contributions import KEPT, contributions
     from scs_eval.analyses.core.result import side_by_side
 
     with request.open() as session:
-        given = {name: explained(session, name, options, default_n=DEFAULT_N) for name in session.models}
+        default_n = max(DEFAULT_N, options.rows)
+        given = {name: explained(session, name, options, default_n=default_n) for name in session.models}
         results = []
         with progress("contributions", sum(len(shared.arguments["images"]) for shared in given.values())) as advance:
             for name, shared in given.items():
                 advance(0, name)
                 network = session.models[name].model
                 run = partial(
-                    contributions, network, **shared.arguments, extras=options.extras, progress=advance
+                    contributions, network, **shared.arguments, extras=options.extras, shown=options.rows,
+                    kept=max(KEPT, options.rows), progress=advance,
                 )  # fmt: skip
                 result = session.result(run, name)
                 results.append(result.with_settings(shared.settings))

@@ -29,7 +29,7 @@ class SaliencyChoice:
 
     methods: Annotated[tuple[str, ...], "Repeatable, or all.", {"flag": "--method"}] = ("grad",)
     class_name: Annotated[str | None, "Only images of this class.", {"flag": "--class", "metavar": "NAME"}] = None
-    min_accuracy: Annotated[float | None, "Leave out models that are right less often."] = None
+    min_accuracy: Annotated[float | None, "Leave out models that are right less often, as recorded in training."] = None
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""
@@ -93,7 +93,7 @@ def run_all(session: Session, choice: SaliencyChoice, options: SaliencyOptions) 
                 named.model, data, method=method, options=replace(options, rows=shown), label=name,
                 seed=session.request.seed,
             ),
-            network=named.architecture, accuracy=named.origin.shipped().get("accuracy"),
+            network=named.architecture, accuracy=named.origin.accuracy,
             class_accuracy=own_accuracy(name, class_name) if class_name else {},
         )  # fmt: skip
         return result.with_settings(session.settings(data))
@@ -114,10 +114,10 @@ def run_all(session: Session, choice: SaliencyChoice, options: SaliencyOptions) 
 
 
 def accurate(request: Request, least: float | None) -> Request:
-    """With the models that are right at least that often by the index of weights, and those it does not know."""
+    """With the models that are right at least that often by the index or their own file, and those that do not say."""
     if least is None:
         return request
-    shares = {asked.label: asked.shipped().get("accuracy") for asked in request.models}
+    shares = {asked.label: asked.accuracy for asked in request.models}
     low = {name: share for name, share in shares.items() if share is not None and share < least}
     if len(low) == len(shares):
         raise InputError(f"no model asked for has an accuracy of {least:g} or more; lower --min-accuracy")
