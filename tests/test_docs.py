@@ -29,7 +29,8 @@ SMALLER = {
     "corruptions": "-n 2", "detect": "-n 40", "faithfulness": "-n 1", "localisation": "-n 1 --data sample",
     "pgd": "-n 1 --no-scorecard", "saliency": "-n 1", "study": "--piece 1/300 --out out",
     "compare": "-n 40 --analyses accuracy,saliency,contributions",
-    "train": "--data images --epochs 2 --batch-size 4 --image-size 32 --eval-size 32 --eval-resize 32 --out runs/scs",
+    "train": "--data images --epochs 2 --batch-size 4 --image-size 32 --eval-size 32 --eval-resize 32 "
+    "--out runs/scs --overwrite",
 }  # fmt: skip
 # Minutes, a cluster, a page that waits for Ctrl-C, or no command of ours: where it is run, and by which words there.
 RUN_BY = {

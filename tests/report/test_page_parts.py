@@ -1,5 +1,7 @@
 """The parts of pages: claims, tables and figures that nothing can break out of, and points read off a chart."""
 
+import base64
+import io
 import json
 import re
 from importlib.resources import files
@@ -10,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure as Drawing
+from PIL import Image
 
 from scs_eval.analyses.plotting import style
 from scs_eval.report.html.figures import figure_of, is_chart, points_of, write_svg
@@ -150,3 +153,18 @@ def test_text_has_the_contrast_that_wcag_asks_for():
 def test_a_models_number_is_read_on_its_colour():
     for colour in (*style.CYCLE, style.YELLOW, style.GREY):
         assert contrast(ink_on(colour), colour) >= 4.5, colour
+
+
+def test_maps_and_photographs_are_each_kept_in_their_smaller_form(tmp_path: Path):
+    """Enlarged pixels of few colours come back as they are; a photograph is not kept without loss, and is narrow."""
+    rng = np.random.default_rng(0)
+    few = rng.integers(0, 8, (40, 300))[..., None] * np.array([30, 20, 10])
+    maps = np.kron(few, np.ones((4, 4, 1))).astype(np.uint8)
+    photograph = rng.integers(0, 256, (1200, 1200, 3), dtype=np.uint8)
+    shown = []
+    for name, pixels in (("maps", maps), ("photograph", photograph)):
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+        uri = figure_of(tmp_path / f"{name}.png", name=name).uri
+        shown.append(np.array(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).convert("RGB")))
+    np.testing.assert_array_equal(shown[0], maps)
+    assert shown[1].shape == (1000, 1000, 3)
