@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from image_folders import training_folder
 
 from scs_eval.cli.main import cli
 
@@ -143,7 +142,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that commands speak of: a checkpoint, a network of one's own, photographs, images to train on."""
     import torch
 
-    from scs_eval import create_model, load_model
+    from PIL import Image
+
+    from scs_eval import create_model, load_data, load_model
 
     folder = tmp_path_factory.mktemp("docs")
     torch.save(load_model("rohrer25k_scs").state_dict(), folder / "mine.pt")
@@ -151,7 +152,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my_network.py").write_text(
         "import scs_eval\n\ndef build():\n    return scs_eval.load_model('rohrer25k_conv')\n"
     )
-    training_folder(folder / "images", train=4, val=2, size=(32, 32))
+    data = load_data("sample", n=40)
+    for place, (pixels, label) in enumerate(zip(data.images[:], data.labels.tolist(), strict=True)):
+        part = folder / "images" / ("val" if place % 2 else "train") / data.classes[label]
+        part.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((255 * pixels.permute(1, 2, 0)).round().byte().numpy()).save(part / f"{place}.png")
     (folder / "photographs").symlink_to(folder / "images" / "val")
     return folder
 
