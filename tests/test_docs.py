@@ -141,7 +141,6 @@ def test_what_is_not_run_here_is_run_where_the_table_says() -> None:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that commands speak of: a checkpoint, a network of one's own, photographs, images to train on."""
     import torch
-
     from PIL import Image
 
     from scs_eval import create_model, load_data, load_model
