@@ -74,14 +74,14 @@ class Analysis:
     name: str
     title: str
     question: str
+    size: int | None = None
+    unit: Unit = "image"
+    cost: float = 1
     command: str = ""
     home: str = ""
     kinds: str = ""
     function: str = ""
     run: "str | Callable[..., Any]" = ""
-    size: int | None = None
-    unit: Unit = "image"
-    cost: float = 1
     needs: tuple[Need, ...] = ()
     options: tuple[str, ...] = ()
     metrics: tuple[Headline, ...] = ()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, TypedDict
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import Interval, wilson
 
@@ -53,13 +54,12 @@ class AccuracyResult(Result):
     """
 
     name = "accuracy"
-    axes: ClassVar = {
-        "labels": ("image",),
-        "predictions": ("image",),
-        "margins": ("image",),
-        "likeliest": ("image", "rank"),
-        "probabilities": ("image", "rank"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "image": "labels predictions margins",
+            "image, rank": "likeliest probabilities",
+        }
+    )
     classes: tuple[str, ...]
     labels: np.ndarray
     predictions: np.ndarray

@@ -14,15 +14,7 @@ from scs_eval.analyses.attribution.encoding import EncodedInput, encode, encodes
 from scs_eval.analyses.attribution.methods import MapOptions, Method, find_method
 from scs_eval.analyses.attribution.own_methods import MethodLike, method_name
 from scs_eval.analyses.core.batching import images_at_once, map_images
-from scs_eval.analyses.core.inputs import (
-    ArrayLike,
-    ImagesLike,
-    ModelLike,
-    as_examples,
-    as_images,
-    as_labels,
-    as_model,
-)
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_images, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images
 from scs_eval.errors import InputError, NotApplicableError

@@ -10,9 +10,9 @@ from scs_eval.analyses.calibration.result import CalibrationComparison as Calibr
 from scs_eval.analyses.calibration.result import CalibrationResult as CalibrationResult
 from scs_eval.analyses.calibration.temperature import fit_temperature
 from scs_eval.analyses.core.inference import BATCH, predict_logits
-from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model, check_several_classes
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, check_request
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request, check_several_classes
 from scs_eval.errors import InputError, check_whole
 from scs_eval.progress import Progress
 

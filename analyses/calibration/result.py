@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.calibration.bins import Bins, ece_interval, equal_mass, plugin_ece
+from scs_eval.analyses.core.axes import axes_of
+from scs_eval.analyses.core.interval_words import named_interval, percent_cell
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import mean_interval, wilson
 
@@ -30,15 +32,12 @@ class CalibrationResult(Result):
     """
 
     name = "calibration"
-    axes: ClassVar = {
-        "indices": ("image",),
-        "labels": ("image",),
-        "predictions": ("image",),
-        "half": ("image",),
-        "confidence": ("scaling", "image"),
-        "brier": ("scaling", "image"),
-        "log_loss": ("scaling", "image"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "image": "indices labels predictions half",
+            "scaling, image": "confidence brier log_loss",
+        }
+    )
     classes: tuple[str, ...]
     bins: int
     temperatures: tuple[float, float]
@@ -76,12 +75,12 @@ class CalibrationResult(Result):
         rows = []
         for scaling, name in enumerate(SCALINGS):
             row: dict[str, Any] = {"model": self.label, "scaling": name, "n": len(self.labels), "bins": self.bins}
-            row |= _named("ece", ece_interval(self.binned[scaling]))
+            row |= named_interval("ece", ece_interval(self.binned[scaling]))
             row["ece_plugin"] = plugin_ece(self.binned[scaling])
-            row |= _named("brier", mean_interval(self.brier[scaling]))
-            row |= _named("log_loss", mean_interval(self.log_loss[scaling]))
+            row |= named_interval("brier", mean_interval(self.brier[scaling]))
+            row |= named_interval("log_loss", mean_interval(self.log_loss[scaling]))
             row["confidence"] = float(self.confidence[scaling].mean())
-            row |= _named("accuracy", accuracy)
+            row |= named_interval("accuracy", accuracy)
             row |= dict(
                 zip(("temperature_0", "temperature_1"), (1.0, 1.0) if not scaling else self.temperatures, strict=True)
             )
@@ -105,11 +104,11 @@ class CalibrationResult(Result):
             "n": str(first["n"]),
             "accuracy %": f"{100 * first['accuracy']:.1f}",
             "confidence %": f"{100 * first['confidence']:.1f}",
-            "calibration error %": _percent(first, "ece"),
+            "calibration error %": percent_cell(first, "ece"),
             "Brier": _plain(first, "brier"),
             "log loss": _plain(first, "log_loss"),
             "temperature": " and ".join(f"{value:.2f}" for value in self.temperatures),
-            "error with it %": _percent(second, "ece"),
+            "error with it %": percent_cell(second, "ece"),
             "Brier with it": _plain(second, "brier"),
         }
         return pd.DataFrame([row])
@@ -136,15 +135,6 @@ class CalibrationComparison(Comparison[CalibrationResult]):
         from scs_eval.analyses.calibration.figure import draw_reliability
 
         return draw_reliability(self.results, ax)
-
-
-def _named(name: str, values: Any) -> dict[str, float]:
-    """An estimate and the ends of its interval as three columns."""
-    return {key: float(value) for key, value in zip((name, f"{name}_low", f"{name}_high"), values, strict=True)}
-
-
-def _percent(row: "pd.Series[Any]", name: str) -> str:
-    return f"{100 * row[name]:.1f} [{100 * row[f'{name}_low']:.1f}, {100 * row[f'{name}_high']:.1f}]"
 
 
 def _plain(row: "pd.Series[Any]", name: str) -> str:

@@ -8,6 +8,8 @@ import pandas as pd
 
 from scs_eval.analyses.certify.figure import draw_bounds
 from scs_eval.analyses.certify.smoothing import ABSTAIN
+from scs_eval.analyses.core.axes import axes_of
+from scs_eval.analyses.core.interval_words import named_interval, percent_cell
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import Interval, mean_interval, wilson
 
@@ -31,15 +33,13 @@ class CertifyResult(Result):
     """
 
     name = "certify"
-    axes: ClassVar = {
-        "sigma": ("sigma",),
-        "indices": ("image",),
-        "labels": ("image",),
-        "predictions": ("sigma", "image"),
-        "counts": ("sigma", "image"),
-        "radius": ("sigma", "image"),
-        "distance": ("sigma", "image"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "sigma": "sigma",
+            "image": "indices labels",
+            "sigma, image": "predictions counts radius distance",
+        }
+    )
     classes: tuple[str, ...]
     samples: int
     alpha: float
@@ -81,13 +81,13 @@ class CertifyResult(Result):
         rows = []
         for s, sigma in enumerate(self.sigma):
             row: dict[str, Any] = {"model": self.label, "sigma": sigma, "n": self.n, "samples": self.samples}
-            row |= {"alpha": self.alpha, **_named("accuracy", wilson(self.right[s].sum(), self.n))}
-            row |= _named("abstained", wilson((self.predictions[s] == ABSTAIN).sum(), self.n))
-            row |= _named("radius", (max(0.0, float(part)) for part in mean_interval(self.proven[s])))
+            row |= {"alpha": self.alpha, **named_interval("accuracy", wilson(self.right[s].sum(), self.n))}
+            row |= named_interval("abstained", wilson((self.predictions[s] == ABSTAIN).sum(), self.n))
+            row |= named_interval("radius", (max(0.0, float(part)) for part in mean_interval(self.proven[s])))
             for factor in SHOWN:
                 at = np.array([factor * sigma])
-                row |= _named(f"certified_at_{factor:g}_sigma", (part[0] for part in self.certified(s, at)))
-                row |= _named(f"unbroken_at_{factor:g}_sigma", (part[0] for part in self.unbroken(s, at)))
+                row |= named_interval(f"certified_at_{factor:g}_sigma", (part[0] for part in self.certified(s, at)))
+                row |= named_interval(f"unbroken_at_{factor:g}_sigma", (part[0] for part in self.unbroken(s, at)))
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -106,7 +106,7 @@ class CertifyResult(Result):
         rows = []
         for _, row in self.table().iterrows():
             shown = {"model": self.label, "σ": f"{row['sigma']:g}", "n": str(self.n)}
-            shown["right %"] = _percent(row, "accuracy")
+            shown["right %"] = percent_cell(row, "accuracy")
             shown["abstains %"] = f"{100 * row['abstained']:.1f}"
             shown["mean radius"] = f"{row['radius']:.3f} [{row['radius_low']:.3f}, {row['radius_high']:.3f}]"
             for factor in SHOWN:
@@ -136,12 +136,3 @@ class CertifyComparison(Comparison[CertifyResult]):
     def draw(self, ax: "Axes | None" = None) -> "Figure":
         """Both bounds of all models."""
         return draw_bounds(self.results, ax)
-
-
-def _named(name: str, values: Any) -> dict[str, float]:
-    """An estimate and the ends of its interval as three columns."""
-    return {key: float(value) for key, value in zip((name, f"{name}_low", f"{name}_high"), values, strict=True)}
-
-
-def _percent(row: "pd.Series[Any]", name: str) -> str:
-    return f"{100 * row[name]:.1f} [{100 * row[f'{name}_low']:.1f}, {100 * row[f'{name}_high']:.1f}]"

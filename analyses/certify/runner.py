@@ -15,9 +15,9 @@ from scs_eval.analyses.certify.smoothing import ABSTAIN, certified_radius, votes
 from scs_eval.analyses.core.batching import images_at_once, map_with_backoff, slices
 from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
-from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model, check_several_classes
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, check_request
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request, check_several_classes
 from scs_eval.images import Images
 from scs_eval.progress import Progress
 

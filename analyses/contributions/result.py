@@ -10,6 +10,7 @@ from scs_eval.analyses.attribution.completeness import bias_share, complete, rat
 from scs_eval.analyses.contributions import figure as contribution_figures
 from scs_eval.analyses.contributions.bias_audit import CONSTANT, audit_figure, audit_table, lead_figure
 from scs_eval.analyses.contributions.figure import EXPLAINED, FIRST, MEAN, SECOND
+from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.plotting import colour, style
 from scs_eval.analyses.plotting.image_grid import SHOWN
@@ -52,19 +53,17 @@ class ContributionsResult(Result):
     """
 
     name = "contributions"
-    axes: ClassVar = {
-        "images": ("kept", "channel", "row", "column"),
-        "inputs": ("kept", "input_channel", "row", "column"),
-        "labels": ("image",),
-        "indices": ("image",),
-        "targets": ("image",),
-        "pair": ("image", "rank"),
-        "rows": ("kept", "logit", "input_channel", "row", "column"),
-        "logits": ("image", "logit"),
-        "biases": ("image", "logit", "layer"),
-        "sums": ("image", "logit"),
-        "sizes": ("image",),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "kept, channel, row, column": "images",
+            "kept, input_channel, row, column": "inputs",
+            "image": "labels indices targets sizes",
+            "image, rank": "pair",
+            "kept, logit, input_channel, row, column": "rows",
+            "image, logit": "logits sums",
+            "image, logit, layer": "biases",
+        }
+    )
     classes: tuple[str, ...]
     images: np.ndarray
     inputs: np.ndarray

@@ -124,9 +124,3 @@ def as_images(images: ArrayLike) -> Tensor:
 def as_labels(labels: ArrayLike, *, what: str = "labels") -> Tensor:
     """Labels or targets as a tensor."""
     return as_tensor(labels, what=what)
-
-
-def check_several_classes(classes: Sequence[str]) -> None:
-    """Raise where there is nothing to tell apart: the probability of an only class is always 1."""
-    if len(classes) < 2:
-        raise InputError(f"expected at least two classes, got {len(classes)}; the probability of an only class is 1")

@@ -23,8 +23,9 @@ def kinds_table() -> str:
     """Markdown: one row per kind, with the axes of its arrays and the names of its other fields."""
     lines = ["| kind | arrays (axes) | other fields |", "|---|---|---|"]
     for kind, cls in result_kinds().items():
-        arrays = ", ".join(f"`{name}` ({', '.join(axes)})" for name, axes in cls.axes.items())
-        others = ", ".join(f"`{item.name}`" for item in fields(cls) if item.name not in cls.axes)
+        names = [item.name for item in fields(cls)]
+        arrays = ", ".join(f"`{name}` ({', '.join(cls.axes[name])})" for name in names if name in cls.axes)
+        others = ", ".join(f"`{name}`" for name in names if name not in cls.axes)
         lines.append(f"| `{kind}` | {arrays or 'none'} | {others} |")
     return "\n".join(lines) + "\n"
 

@@ -42,6 +42,12 @@ def check_class_names(classes: Sequence[str]) -> None:
         check_name("-" if name == "" else name, what="class name")
 
 
+def check_several_classes(classes: Sequence[str]) -> None:
+    """Raise where there is nothing to tell apart: the probability of an only class is always 1."""
+    if len(classes) < 2:
+        raise InputError(f"expected at least two classes, got {len(classes)}; the probability of an only class is 1")
+
+
 def check_images(images: Images) -> None:
     """Raise unless images are floats (n ≥ 1, 3, H, W) in [0, 1]; those that are read when used are looked at then."""
     if images.ndim != 4 or images.shape[1] != 3 or not images.dtype.is_floating_point:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.core.axes import axes_of
+from scs_eval.analyses.core.interval_words import named_interval, percent_cell
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import (
     Interval,
@@ -38,14 +40,13 @@ class CorruptionsResult(Result):
     """
 
     name = "corruptions"
-    axes: ClassVar = {
-        "indices": ("image",),
-        "labels": ("image",),
-        "clean": ("image",),
-        "right": ("corruption", "severity", "image"),
-        "pictures": ("corruption", "channel", "row", "column"),
-        "reference_right": ("corruption", "severity", "image"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "image": "indices labels clean",
+            "corruption, severity, image": "right reference_right",
+            "corruption, channel, row, column": "pictures",
+        }
+    )
     classes: tuple[str, ...]
     names: tuple[str, ...]
     source: str
@@ -109,18 +110,18 @@ class CorruptionsResult(Result):
         drop = mean_interval(self.drops.T)
         columns: dict[str, Any] = {"model": self.label, "corruption": self.names}
         columns["group"] = [CORRUPTIONS[name].group for name in self.names]
-        columns |= {"n": self.n, **_named("accuracy", accuracy), **_named("drop", drop)}
+        columns |= {"n": self.n, **named_interval("accuracy", accuracy), **named_interval("drop", drop)}
         return pd.DataFrame({**columns, "corruption_error": self.corruption_errors()})
 
     def table(self) -> pd.DataFrame:
         """One row: clean and corrupted accuracy, the mean corruption error, and accuracy in each group."""
         row: dict[str, Any] = {"model": self.label, "source": self.source, "n": self.n}
-        row |= _named("clean_accuracy", wilson(self.clean.sum(), self.n))
-        row |= _named("corrupted_accuracy", mean_interval(self.per_image))
-        row |= {"reference": self.reference, **_named("mce", self.mce)}
+        row |= named_interval("clean_accuracy", wilson(self.clean.sum(), self.n))
+        row |= named_interval("corrupted_accuracy", mean_interval(self.per_image))
+        row |= {"reference": self.reference, **named_interval("mce", self.mce)}
         groups = np.array([CORRUPTIONS[name].group for name in self.names])
         for group in dict.fromkeys(groups):
-            row |= _named(group, mean_interval(self.right[groups == group].mean((0, 1))))
+            row |= named_interval(group, mean_interval(self.right[groups == group].mean((0, 1))))
         return pd.DataFrame([row])
 
     def summary(self) -> pd.DataFrame:
@@ -129,9 +130,9 @@ class CorruptionsResult(Result):
         row = {
             "model": self.label,
             "n": str(self.n),
-            "clean %": _percent(values, "clean_accuracy"),
-            "corrupted %": _percent(values, "corrupted_accuracy"),
-            "mCE %": _percent(values, "mce") + (f" of {self.reference}" if self.reference else ""),
+            "clean %": percent_cell(values, "clean_accuracy"),
+            "corrupted %": percent_cell(values, "corrupted_accuracy"),
+            "mCE %": percent_cell(values, "mce") + (f" of {self.reference}" if self.reference else ""),
         }
         row |= {
             f"{group} %": f"{100 * values[group]:.1f}"
@@ -216,16 +217,3 @@ def _verdict(row: "pd.Series[Any]") -> str:
         return why
     more = row["model"] if row["difference"] > 0 else row["other"]
     return "no difference shown" if row["p_holm"] > LEVEL else f"costs {more} more"
-
-
-def _named(name: str, values: Any) -> dict[str, Any]:
-    """An estimate and the ends of its interval as three columns."""
-    plain = [float(part) if np.ndim(part) == 0 else part for part in values]
-    return dict(zip((name, f"{name}_low", f"{name}_high"), plain, strict=True))
-
-
-def _percent(row: "pd.Series[Any]", name: str) -> str:
-    if np.isnan(row[name]):
-        return "–"
-    ends = f" [{100 * row[f'{name}_low']:.1f}, {100 * row[f'{name}_high']:.1f}]"
-    return f"{100 * row[name]:.1f}" + ("" if np.isnan(row[f"{name}_low"]) else ends)

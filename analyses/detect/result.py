@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.core.axes import axes_of
+from scs_eval.analyses.core.interval_words import named_interval, percent_cell
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.detect.figure import draw_roc
 from scs_eval.analyses.detect.roc import auroc, detection_accuracy, placements, tnr_at_tpr
@@ -31,13 +33,15 @@ class DetectResult(Result):
     """
 
     name = "detect"
-    axes: ClassVar = {
-        "eps": ("eps",),
-        "indices": ("image",),
-        "known": ("kind", "detector", "image"),
-        "other": ("kind", "detector", "other"),
-        "weights": ("kind", "stage"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "eps": "eps",
+            "image": "indices",
+            "kind, detector, image": "known",
+            "kind, detector, other": "other",
+            "kind, stage": "weights",
+        }
+    )
     classes: tuple[str, ...]
     kinds: tuple[str, ...]
     stages: tuple[str, ...]
@@ -73,7 +77,7 @@ class DetectResult(Result):
             row: dict[str, Any] = {"model": self.label, "kind": self.kinds[kind], "detector": DETECTORS[detector]}
             row |= {"n_clean": len(clean), "n_other": len(other), "fitted_on": self.fitted_on, "fitted": self.fitted}
             for name, measure in MEASURES.items():
-                row |= _named(name, measure(clean, other) if len(other) else (np.nan,) * 3)
+                row |= named_interval(name, measure(clean, other) if len(other) else (np.nan,) * 3)
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -83,8 +87,8 @@ class DetectResult(Result):
         for kind in self.kinds:
             part = table[table["kind"] == kind].set_index("detector")
             row = {"model": self.label, "against": kind, "n": f"{part['n_clean'].iloc[0]} / {part['n_other'].iloc[0]}"}
-            row |= {f"{name} AUROC %": _percent(part.loc[name], "auroc") for name in DETECTORS}
-            rows.append(row | {"its TNR at 95 % TPR": _percent(part.loc[DETECTORS[-1]], "tnr_at_95_tpr")})
+            row |= {f"{name} AUROC %": percent_cell(part.loc[name], "auroc") for name in DETECTORS}
+            rows.append(row | {"its TNR at 95 % TPR": percent_cell(part.loc[DETECTORS[-1]], "tnr_at_95_tpr")})
         return pd.DataFrame(rows)
 
     def draw(self, ax: "Axes | None" = None) -> "Figure":
@@ -101,14 +105,3 @@ class DetectComparison(Comparison[DetectResult]):
     def draw(self, ax: "Axes | None" = None) -> "Figure":
         """ROC curves of the best known and of the simplest detector of every model."""
         return draw_roc(self.results, DETECTORS, ax)
-
-
-def _named(name: str, values: Any) -> dict[str, float]:
-    """An estimate and the ends of its interval as three columns."""
-    return {key: float(value) for key, value in zip((name, f"{name}_low", f"{name}_high"), values, strict=True)}
-
-
-def _percent(row: "pd.Series[Any]", name: str) -> str:
-    if np.isnan(row[name]):
-        return "–"
-    return f"{100 * row[name]:.1f} [{100 * row[f'{name}_low']:.1f}, {100 * row[f'{name}_high']:.1f}]"

@@ -10,17 +10,16 @@ from torch import Tensor, nn
 from scs_eval.analyses.attacks.attack import attack
 from scs_eval.analyses.attacks.config import Attack, parse_attack
 from scs_eval.analyses.core.batching import images_at_once, map_images_with_backoff, map_with_backoff
-from scs_eval.analyses.core.inputs import (
-    ArrayLike,
-    Examples,
-    ImagesLike,
-    ModelLike,
-    as_examples,
-    as_model,
-    check_several_classes,
-)
+from scs_eval.analyses.core.inputs import ArrayLike, Examples, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_answer, check_images, check_labels, check_request, logits_of
+from scs_eval.analyses.core.validation import (
+    check_answer,
+    check_images,
+    check_labels,
+    check_request,
+    check_several_classes,
+    logits_of,
+)
 from scs_eval.analyses.detect.gaussians import TiedGaussians
 from scs_eval.analyses.detect.options import DetectOptions
 from scs_eval.analyses.detect.parts import FIT, TEST, TRAIN, halves, roles

@@ -12,6 +12,7 @@ from scs_eval.analyses.attribution.metric_records import Metric, family
 from scs_eval.analyses.attribution.metrics import simplicity
 from scs_eval.analyses.attribution.score_table import cell, mean_of, score_table
 from scs_eval.analyses.attribution.similarity import MEASURES
+from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import mean_interval
 from scs_eval.analyses.faithfulness import cascade_figure
@@ -50,28 +51,20 @@ class FaithfulnessResult(Result):
     """
 
     name = "faithfulness"
-    axes: ClassVar = {
-        "indices": ("image",),
-        "targets": ("image",),
-        "fractions": ("fraction",),
-        "deletion": ("method", "image", "fraction"),
-        "insertion": ("method", "image", "fraction"),
-        "infidelity": ("method", "image"),
-        "change": ("image",),
-        "spearman_absolute": ("method", "layer", "image"),
-        "spearman_signed": ("method", "layer", "image"),
-        "ssim": ("method", "layer", "image"),
-        "maps": ("method", "kept", "row", "column"),
-        "images": ("shown", "channel", "row", "column"),
-        "examples": ("method", "depth", "shown", "row", "column"),
-        "road": ("method", "image", "share"),
-        "saco": ("method", "image"),
-        "rising": ("method", "image"),
-        "emprt": ("method", "image"),
-        "own_scores": ("method", "metric", "image"),
-        "sparseness": ("method", "image"),
-        "complexity": ("method", "image"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "image": "indices targets change",
+            "fraction": "fractions",
+            "method, image, fraction": "deletion insertion",
+            "method, image": "infidelity saco rising emprt sparseness complexity",
+            "method, layer, image": "spearman_absolute spearman_signed ssim",
+            "method, kept, row, column": "maps",
+            "shown, channel, row, column": "images",
+            "method, depth, shown, row, column": "examples",
+            "method, image, share": "road",
+            "method, metric, image": "own_scores",
+        }
+    )
     methods: tuple[str, ...]
     layers: tuple[str, ...]
     classes: tuple[str, ...]

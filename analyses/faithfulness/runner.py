@@ -15,17 +15,9 @@ from scs_eval.analyses.attribution.own_metrics import MetricLike, as_metrics, re
 from scs_eval.analyses.attribution.similarity import WINDOW
 from scs_eval.analyses.core.batching import images_at_once, maps_kept, slices
 from scs_eval.analyses.core.inference import BATCH, predict_logits
-from scs_eval.analyses.core.inputs import (
-    ArrayLike,
-    ImagesLike,
-    ModelLike,
-    as_examples,
-    as_labels,
-    as_model,
-    check_several_classes,
-)
+from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
-from scs_eval.analyses.core.validation import check_images, check_labels, check_request
+from scs_eval.analyses.core.validation import check_images, check_labels, check_request, check_several_classes
 from scs_eval.analyses.faithfulness.bench import Bench, Outcome, joined, stacked
 from scs_eval.analyses.faithfulness.controls import CONTROLS
 from scs_eval.analyses.faithfulness.options import FaithfulnessOptions

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.core.axes import axes_of
+from scs_eval.analyses.core.interval_words import percent_words
 from scs_eval.analyses.core.reference_tests import compare_pair, corrected
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import mean_interval
@@ -34,16 +36,16 @@ class LocalisationResult(Result):
     """
 
     name = "localisation"
-    axes: ClassVar = {
-        "indices": ("grid", "cell"),
-        "targets": ("grid", "cell"),
-        "scores": ("grid", "cell"),
-        "ceiling": ("cell",),
-        "top_counts": ("top_count",),
-        "top_scores": ("grid", "cell", "top_count"),
-        "images": ("shown", "channel", "row", "column"),
-        "maps": ("shown", "cell", "row", "column"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "grid, cell": "indices targets scores",
+            "cell": "ceiling",
+            "top_count": "top_counts",
+            "grid, cell, top_count": "top_scores",
+            "shown, channel, row, column": "images",
+            "shown, cell, row, column": "maps",
+        }
+    )
     model: str
     method: str
     setting: str
@@ -109,13 +111,13 @@ class LocalisationResult(Result):
         shown = {
             "model": self.model, "method": self.method, "game": f"{self.setting} {self.side}×{self.side}",
             "grids": grids, "sees": self.seen, "smooth": str(self.smooth),
-            "score %": _percent(row["score"], row["low"], row["high"]),
+            "score %": percent_words(row["score"], row["low"], row["high"]),
             "floor": f"{100 * row['floor']:.1f}", "even map's ceiling": f"{100 * row['ceiling_even_map']:.1f}",
         }  # fmt: skip
         if self.square is not None:
             shown["square"] = str(self.square)
         if self.top is not None:
-            top = _percent(row["top_score"], row["top_low"], row["top_high"])
+            top = percent_words(row["top_score"], row["top_low"], row["top_high"])
             shown["top %"] = f"{top} ({self.top:,} pixels)"
         return pd.DataFrame([{**shown, "dropped": self._dropped()}])
 
@@ -216,7 +218,3 @@ def _difference(test: "pd.Series[Any]") -> str:
     difference, low, high = (100 * test[key] for key in ("difference", "low", "high"))
     interval = "" if np.isnan(low) else f" [{low:+.1f}, {high:+.1f}]"
     return f"{test['test']}" if np.isnan(difference) else f"{difference:+.1f}{interval} ({test['reference']})"
-
-
-def _percent(mean: float, low: float, high: float) -> str:
-    return f"{100 * mean:.1f}" + ("" if np.isnan(low) else f" [{100 * low:.1f}, {100 * high:.1f}]")

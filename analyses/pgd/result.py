@@ -1,12 +1,13 @@
 """What an ε-sweep found, image by image: curves, areas, medians and the scorecard beside them follow from it."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.core.axes import axes_of
+from scs_eval.analyses.core.interval_words import named_interval, percent_words
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import Interval, mean_interval, wilson
 from scs_eval.analyses.pgd.figure import draw_attacked, draw_curves
@@ -37,22 +38,17 @@ class PgdResult(Result):
     """
 
     name = "pgd"
-    axes: ClassVar = {
-        "eps": ("eps",),
-        "indices": ("image",),
-        "labels": ("image",),
-        "predictions": ("image",),
-        "attacked_predictions": ("image",),
-        "min_eps": ("image",),
-        "min_eps_8bit": ("image",),
-        "is_adversarial": ("eps", "image"),
-        "pictures": ("shown",),
-        "images": ("shown", "channel", "row", "column"),
-        "adversarial": ("shown", "channel", "row", "column"),
-        "gradients": ("shown", "attack_stage", "row", "column"),
-        "contributions": ("shown", "attack_stage", "row", "column"),
-        "changes": ("kept", "channel", "row", "column"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "eps": "eps",
+            "image": "indices labels predictions attacked_predictions min_eps min_eps_8bit",
+            "eps, image": "is_adversarial",
+            "shown": "pictures",
+            "shown, channel, row, column": "images adversarial",
+            "shown, attack_stage, row, column": "gradients contributions",
+            "kept, channel, row, column": "changes",
+        }
+    )
     norm: str
     attacks: tuple[str, ...]
     independent: bool
@@ -146,12 +142,12 @@ class PgdResult(Result):
         """One row: clean accuracy, area, median, accuracy at the largest and at the middle ε, the worst case there."""
         area = tuple(map(float, mean_interval(self.areas)))
         row: dict[str, Any] = {"model": self.label, "norm": self.norm, "attacks": ", ".join(self.attacks), "n": self.n}
-        row.update(_named("clean_accuracy", [part[0] for part in self.accuracy]))
-        row.update(_named("area", area) | _named("median_eps", self.median))
-        row |= {"eps_max": self.eps[-1], **_named("accuracy_at_max", [part[-1] for part in self.accuracy])}
-        row |= _named("accuracy_8bit_at_max", [part[-1] for part in self.accuracy_8bit])
+        row.update(named_interval("clean_accuracy", [part[0] for part in self.accuracy]))
+        row.update(named_interval("area", area) | named_interval("median_eps", self.median))
+        row |= {"eps_max": self.eps[-1], **named_interval("accuracy_at_max", [part[-1] for part in self.accuracy])}
+        row |= named_interval("accuracy_8bit_at_max", [part[-1] for part in self.accuracy_8bit])
         middle = wilson(self.right_at(self.middle).sum(), self.n)
-        row |= {"eps_middle": self.middle, **_named("accuracy_at_middle", middle)}
+        row |= {"eps_middle": self.middle, **named_interval("accuracy_at_middle", middle)}
         return pd.DataFrame([row | _card_columns(self.scorecard)])
 
     def summary(self) -> pd.DataFrame:
@@ -160,16 +156,16 @@ class PgdResult(Result):
         row = {
             "model": self.label,
             "n": str(self.n),
-            "clean %": _percent(*(part[0] for part in self.accuracy)),
-            f"at ε = {self.eps[-1]:.3g} %": _percent(*(part[-1] for part in self.accuracy)),
+            "clean %": percent_words(*(part[0] for part in self.accuracy)),
+            f"at ε = {self.eps[-1]:.3g} %": percent_words(*(part[-1] for part in self.accuracy)),
             "in 8 bits %": f"{100 * self.accuracy_8bit.estimate[-1]:.1f}",
-            "area %": _percent(*mean_interval(self.areas)),
+            "area %": percent_words(*mean_interval(self.areas)),
             "median ε": _median(*median, last=self.eps[-1]),
         }
         if card is not None:
             row["checked at ε"] = f"{card.eps:.3g} (n = {len(card.right)})"
-            row["curve there %"] = _percent(*card.reported_accuracy)
-            row["worst of all attacks %"] = _percent(*card.robust_accuracy)
+            row["curve there %"] = percent_words(*card.reported_accuracy)
+            row["worst of all attacks %"] = percent_words(*card.robust_accuracy)
             row["scorecard"] = ", ".join(f"{n} {word}" for word, n in card.counts().items() if n and word != SKIPPED)
         return pd.DataFrame([row])
 
@@ -223,18 +219,10 @@ def _card_columns(card: Scorecard | None) -> dict[str, Any]:
     if card is None:
         return {}
     counts = {word.lower(): n for word, n in card.counts().items() if word != SKIPPED}
-    accuracies = _named("curve_at_checked", card.reported_accuracy) | _named("worst_at_checked", card.robust_accuracy)
+    accuracies = named_interval("curve_at_checked", card.reported_accuracy) | named_interval(
+        "worst_at_checked", card.robust_accuracy
+    )
     return {"eps_checked": card.eps, "n_checked": len(card.right), **accuracies, **counts}
-
-
-def _named(name: str, values: Iterable[Any]) -> dict[str, float]:
-    """An estimate and the ends of its interval as three columns."""
-    return {key: float(value) for key, value in zip((name, f"{name}_low", f"{name}_high"), values, strict=True)}
-
-
-def _percent(estimate: Any, low: Any, high: Any) -> str:
-    ends = "" if np.isnan(low) else f" [{100 * float(low):.1f}, {100 * float(high):.1f}]"
-    return f"{100 * float(estimate):.1f}{ends}"
 
 
 def _median(median: float, low: float, high: float, *, last: float) -> str:

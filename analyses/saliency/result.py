@@ -9,6 +9,7 @@ import pandas as pd
 
 from scs_eval.analyses.attribution.completeness import percent, ratio
 from scs_eval.analyses.attribution.methods import METHODS
+from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import mean_interval
 from scs_eval.analyses.plotting import style
@@ -39,23 +40,16 @@ class SaliencyResult(Result):
     """
 
     name = "saliency"
-    axes: ClassVar = {
-        "indices": ("image",),
-        "labels": ("image",),
-        "predictions": ("image",),
-        "targets": ("image",),
-        "maps": ("kept", "row", "column"),
-        "images": ("shown", "channel", "row", "column"),
-        "gini": ("image",),
-        "entropy": ("image",),
-        "top_mass": ("image",),
-        "class_correlation": ("image",),
-        "max_sensitivity": ("image",),
-        "totals": ("image",),
-        "left_out": ("image",),
-        "blank": ("image",),
-        "even": ("image",),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "image": (
+                "indices labels predictions targets gini entropy top_mass class_correlation "
+                "max_sensitivity totals left_out blank even"
+            ),
+            "kept, row, column": "maps",
+            "shown, channel, row, column": "images",
+        }
+    )
     model: str
     method: str
     reduce: str

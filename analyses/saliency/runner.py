@@ -15,18 +15,16 @@ from scs_eval.analyses.attribution.methods import MapOptions, find_method
 from scs_eval.analyses.attribution.own_methods import MethodLike, as_method_names, method_name
 from scs_eval.analyses.core.batching import images_at_once, maps_kept, slices
 from scs_eval.analyses.core.inference import BATCH, predict_logits
-from scs_eval.analyses.core.inputs import (
-    ArrayLike,
-    Examples,
-    ImagesLike,
-    ModelLike,
-    as_examples,
-    as_model,
-    check_several_classes,
-)
+from scs_eval.analyses.core.inputs import ArrayLike, Examples, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.result import side_by_side
-from scs_eval.analyses.core.validation import check_images, check_labels, check_request, class_position
+from scs_eval.analyses.core.validation import (
+    check_images,
+    check_labels,
+    check_request,
+    check_several_classes,
+    class_position,
+)
 from scs_eval.analyses.saliency.options import SaliencyOptions
 from scs_eval.analyses.saliency.reductions import find_reduction
 from scs_eval.analyses.saliency.result import SaliencyComparison, SaliencyResult

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Result
 from scs_eval.analyses.core.statistics import Interval, wilson
 from scs_eval.analyses.scorecard.check import ORDER, Check, worst
@@ -26,11 +27,12 @@ class Scorecard(Result):
     """
 
     name = "scorecard"
-    axes: ClassVar = {
-        "right": ("image",),
-        "reported": ("image",),
-        "is_adversarial": ("attack", "image"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "image": "right reported",
+            "attack, image": "is_adversarial",
+        }
+    )
     eps: float
     norm: str
     checks: tuple[tuple[str, str, str, str], ...]

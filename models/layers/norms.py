@@ -191,16 +191,8 @@ class AllNorm(_RunningNorm):
 
     dims = (0, 1, 2, 3)
 
-    def __init__(
-        self,
-        num_features: int,
-        *,
-        centred: bool = False,
-        bias: bool = False,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-    ) -> None:
-        super().__init__(num_features, centred=centred, bias=bias, eps=eps, momentum=momentum, scales=1)
+    def __init__(self, num_features: int, **options: bool | float) -> None:
+        super().__init__(num_features, scales=1, **options)  # type: ignore[arg-type]
 
 
 def _per_channel(values: Tensor) -> Tensor:

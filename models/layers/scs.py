@@ -115,22 +115,9 @@ class SCS2d(SharpenedSDP2d):
     ) -> None:
         self.w_max = w_max
         super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            padding_mode,
-            p=p,
-            relu=relu,
-            pool=pool,
-            eps=eps,
-            p_min=p_min,
-            device=device,
-            dtype=dtype,
-        )
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, padding_mode,
+            p=p, relu=relu, pool=pool, eps=eps, p_min=p_min, device=device, dtype=dtype,
+        )  # fmt: skip
         self.log_q = nn.Parameter(torch.full((1, 1, 1, 1), math.log(q), device=device, dtype=dtype))
 
     def reset_parameters(self) -> None:

@@ -36,7 +36,10 @@ def read_cifar10(data_dir: str | Path | None = None, *, train: bool) -> tuple[Im
     if folder is None:
         _download(cache_dir(), searched)
         folder = cache_dir() / PYTHON
-    return _read_binary(folder, train=train) if _is_binary(folder, train=train) else _read_python(folder, train=train)
+    if _is_binary(folder, train=train):
+        return _read_binary(folder, train=train)
+    again = "remove the folder and run again to download it"
+    return read_pickles("CIFAR10", folder, train=train, otherwise=again)
 
 
 def find_cifar10(searched: list[Place], *, train: bool) -> Path | None:
@@ -82,16 +85,19 @@ def _read_records(path: Path) -> Images:
     return records
 
 
-def _read_python(folder: Path, *, train: bool) -> tuple[Images, Labels]:
-    """Read through torchvision, which unpickles the files only after checking their MD5 sums."""
-    from torchvision.datasets import CIFAR10
+def read_pickles(name: str, folder: Path, *, train: bool, otherwise: str) -> tuple[Images, Labels]:
+    """Read through torchvision, which unpickles the files only after checking their MD5 sums.
+
+    name: CIFAR10 or CIFAR100. otherwise: what to do where the sums differ.
+    """
+    from torchvision import datasets
 
     try:
-        dataset = CIFAR10(str(folder.parent), train=train)
+        dataset = getattr(datasets, name)(str(folder.parent), train=train)
     except RuntimeError as error:
         raise InputError(
-            f"expected the files of CIFAR-10 in {folder}, got others (their MD5 sums differ); "
-            "remove the folder and run again to download it"
+            f"expected the files of {name.replace('CIFAR', 'CIFAR-')} in {folder}, got others (their MD5 sums differ); "
+            f"{otherwise}"
         ) from error
     return np.ascontiguousarray(dataset.data.transpose(0, 3, 1, 2)), np.asarray(dataset.targets, dtype=np.int64)
 

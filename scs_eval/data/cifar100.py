@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from scs_eval.data.cifar10 import Images, Labels
+from scs_eval.data.cifar10 import Images, Labels, read_pickles
 from scs_eval.data.places import places
 from scs_eval.errors import InputError
 
@@ -33,7 +33,7 @@ def read_cifar100(data_dir: str | Path | None = None, *, train: bool) -> tuple[I
             if (folder / f"{split}.bin").is_file():
                 return _read_binary(folder / f"{split}.bin")
             if folder.name == PYTHON and all((folder / name).is_file() for name in ("train", "test", "meta")):
-                return _read_python(folder, train=train)
+                return read_pickles("CIFAR100", folder, train=train, otherwise="get them again")
     looked = ", ".join(str(location.path) for location in searched)
     raise InputError(
         f"expected CIFAR-100 ({BINARY} or {PYTHON}) in {looked}, found none; unpack {URL} into one of them, "
@@ -49,16 +49,3 @@ def _read_binary(path: Path) -> tuple[Images, Labels]:
     if (highest := int(records[:, 1].max())) >= len(CLASSES):
         raise InputError(f"expected fine labels 0 to 99 in {path}, got {highest}; the file is damaged, get it again")
     return np.ascontiguousarray(records[:, 2:]).reshape(-1, 3, 32, 32), records[:, 1].astype(np.int64)
-
-
-def _read_python(folder: Path, *, train: bool) -> tuple[Images, Labels]:
-    """Read through torchvision, which unpickles the files only after checking their MD5 sums."""
-    from torchvision.datasets import CIFAR100
-
-    try:
-        dataset = CIFAR100(str(folder.parent), train=train)
-    except RuntimeError as error:
-        raise InputError(
-            f"expected the files of CIFAR-100 in {folder}, got others (their MD5 sums differ); get them again"
-        ) from error
-    return np.ascontiguousarray(dataset.data.transpose(0, 3, 1, 2)), np.asarray(dataset.targets, dtype=np.int64)

@@ -19,26 +19,20 @@ RECORDS = """epoch,lr,train_loss,train_accuracy,test_loss,test_accuracy,train_se
 3,0.0001,0.5,0.8,1.5,0.5,50,2
 """
 # Two layers; the exponents of three kernels: the first rises, the second turns back, the third stays, then falls.
-LAYERS = """epoch,layer,quantity,index,value
-0,conv1,weight_norm,,5
-0,conv1,q,,0.001
-0,conv1,p,0,1.0
-0,conv1,p,1,2.0
-0,conv1,p,2,3.0
-0,head,weight_norm,,7
-1,conv1,weight_norm,,6
-1,conv1,grad_norm,,0.5
-1,conv1,p,0,1.5
-1,conv1,p,1,2.5
-1,conv1,p,2,3.0
-1,head,weight_norm,,8
-2,conv1,weight_norm,,4
-2,conv1,grad_norm,,0.25
-2,conv1,p,0,1.75
-2,conv1,p,1,2.25
-2,conv1,p,2,2.75
-2,head,weight_norm,,9
-"""
+VALUES = {  # (layer, quantity, index): its values, from the epoch that is named
+    ("conv1", "weight_norm", ""): (0, "5 6 4"),
+    ("conv1", "q", ""): (0, "0.001"),
+    ("conv1", "grad_norm", ""): (1, "0.5 0.25"),
+    ("conv1", "p", 0): (0, "1.0 1.5 1.75"),
+    ("conv1", "p", 1): (0, "2.0 2.5 2.25"),
+    ("conv1", "p", 2): (0, "3.0 3.0 2.75"),
+    ("head", "weight_norm", ""): (0, "7 8 9"),
+}
+LAYERS = "epoch,layer,quantity,index,value\n" + "".join(
+    f"{epoch},{layer},{quantity},{index},{value}\n"
+    for (layer, quantity, index), (first, values) in VALUES.items()
+    for epoch, value in enumerate(values.split(), first)
+)
 NORMS = "step,layer,weight_norm\n" + "".join(f"{i},conv1,{5 + i}\n{i},head,{7 + i}\n" for i in range(4))
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from scs_eval.analyses.attribution.score_table import mean_of
 from scs_eval.analyses.compare.attacked.figure import draw_curves, map_pages
+from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import wilson
 
@@ -28,17 +29,16 @@ class AttackedResult(Result):
     """
 
     name = "attacked"
-    axes: ClassVar = {
-        "eps": ("eps",),
-        "indices": ("image",),
-        "labels": ("image",),
-        "right": ("eps", "image"),
-        "localisation": ("eps", "grid"),
-        "similarity": ("eps", "image"),
-        "ssim": ("eps", "image"),
-        "images": ("eps", "channel", "row", "column"),
-        "maps": ("eps", "row", "column"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "eps": "eps",
+            "image": "indices labels",
+            "eps, image": "right similarity ssim",
+            "eps, grid": "localisation",
+            "eps, channel, row, column": "images",
+            "eps, row, column": "maps",
+        }
+    )
     method: str
     classes: tuple[str, ...]
     eps: np.ndarray

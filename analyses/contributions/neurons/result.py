@@ -8,6 +8,7 @@ import pandas as pd
 
 from scs_eval.analyses.attribution.completeness import bias_share, complete, ratio
 from scs_eval.analyses.contributions.neurons.figure import PER_PAGE, draw_features
+from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.plotting import colour
 from scs_eval.errors import InputError
@@ -32,22 +33,18 @@ class NeuronsResult(Result):
     """
 
     name = "neurons"
-    axes: ClassVar = {
-        "vectors": ("feature", "layer_channel"),
-        "sources": ("feature",),
-        "source_positions": ("feature", "coordinate"),
-        "source_classes": ("feature",),
-        "source_contributions": ("feature",),
-        "source_logits": ("feature",),
-        "indices": ("feature", "top"),
-        "labels": ("feature", "top"),
-        "positions": ("feature", "top", "coordinate"),
-        "activations": ("feature", "top"),
-        "images": ("feature", "top", "channel", "row", "column"),
-        "inputs": ("feature", "top", "input_channel", "row", "column"),
-        "rows": ("feature", "top", "input_channel", "row", "column"),
-        "biases": ("feature", "top", "layer"),
-    }
+    axes: ClassVar = axes_of(
+        {
+            "feature, layer_channel": "vectors",
+            "feature": "sources source_classes source_contributions source_logits",
+            "feature, coordinate": "source_positions",
+            "feature, top": "indices labels activations",
+            "feature, top, coordinate": "positions",
+            "feature, top, channel, row, column": "images",
+            "feature, top, input_channel, row, column": "inputs rows",
+            "feature, top, layer": "biases",
+        }
+    )
     layer: str
     kind: str
     searched: int
