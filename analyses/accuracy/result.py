@@ -54,12 +54,7 @@ class AccuracyResult(Result):
     """
 
     name = "accuracy"
-    axes: ClassVar = axes_of(
-        {
-            "image": "labels predictions margins",
-            "image, rank": "likeliest probabilities",
-        }
-    )
+    axes: ClassVar = axes_of("image: labels predictions margins", "image, rank: likeliest probabilities")
     classes: tuple[str, ...]
     labels: np.ndarray
     predictions: np.ndarray

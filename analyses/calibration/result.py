@@ -32,12 +32,7 @@ class CalibrationResult(Result):
     """
 
     name = "calibration"
-    axes: ClassVar = axes_of(
-        {
-            "image": "indices labels predictions half",
-            "scaling, image": "confidence brier log_loss",
-        }
-    )
+    axes: ClassVar = axes_of("image: indices labels predictions half", "scaling, image: confidence brier log_loss")
     classes: tuple[str, ...]
     bins: int
     temperatures: tuple[float, float]

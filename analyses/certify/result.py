@@ -34,12 +34,8 @@ class CertifyResult(Result):
 
     name = "certify"
     axes: ClassVar = axes_of(
-        {
-            "sigma": "sigma",
-            "image": "indices labels",
-            "sigma, image": "predictions counts radius distance",
-        }
-    )
+        "sigma: sigma", "image: indices labels", "sigma, image: predictions counts radius distance",
+    )  # fmt: skip
     classes: tuple[str, ...]
     samples: int
     alpha: float

@@ -41,12 +41,9 @@ class CorruptionsResult(Result):
 
     name = "corruptions"
     axes: ClassVar = axes_of(
-        {
-            "image": "indices labels clean",
-            "corruption, severity, image": "right reference_right",
-            "corruption, channel, row, column": "pictures",
-        }
-    )
+        "image: indices labels clean", "corruption, severity, image: right reference_right",
+        "corruption, channel, row, column: pictures",
+    )  # fmt: skip
     classes: tuple[str, ...]
     names: tuple[str, ...]
     source: str

@@ -34,14 +34,9 @@ class DetectResult(Result):
 
     name = "detect"
     axes: ClassVar = axes_of(
-        {
-            "eps": "eps",
-            "image": "indices",
-            "kind, detector, image": "known",
-            "kind, detector, other": "other",
-            "kind, stage": "weights",
-        }
-    )
+        "eps: eps", "image: indices", "kind, detector, image: known", "kind, detector, other: other",
+        "kind, stage: weights",
+    )  # fmt: skip
     classes: tuple[str, ...]
     kinds: tuple[str, ...]
     stages: tuple[str, ...]

@@ -52,19 +52,12 @@ class FaithfulnessResult(Result):
 
     name = "faithfulness"
     axes: ClassVar = axes_of(
-        {
-            "image": "indices targets change",
-            "fraction": "fractions",
-            "method, image, fraction": "deletion insertion",
-            "method, image": "infidelity saco rising emprt sparseness complexity",
-            "method, layer, image": "spearman_absolute spearman_signed ssim",
-            "method, kept, row, column": "maps",
-            "shown, channel, row, column": "images",
-            "method, depth, shown, row, column": "examples",
-            "method, image, share": "road",
-            "method, metric, image": "own_scores",
-        }
-    )
+        "image: indices targets change", "fraction: fractions", "method, image, fraction: deletion insertion",
+        "method, image: infidelity saco rising emprt sparseness complexity",
+        "method, layer, image: spearman_absolute spearman_signed ssim", "method, kept, row, column: maps",
+        "shown, channel, row, column: images", "method, depth, shown, row, column: examples",
+        "method, image, share: road", "method, metric, image: own_scores",
+    )  # fmt: skip
     methods: tuple[str, ...]
     layers: tuple[str, ...]
     classes: tuple[str, ...]

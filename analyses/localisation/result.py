@@ -37,15 +37,9 @@ class LocalisationResult(Result):
 
     name = "localisation"
     axes: ClassVar = axes_of(
-        {
-            "grid, cell": "indices targets scores",
-            "cell": "ceiling",
-            "top_count": "top_counts",
-            "grid, cell, top_count": "top_scores",
-            "shown, channel, row, column": "images",
-            "shown, cell, row, column": "maps",
-        }
-    )
+        "grid, cell: indices targets scores", "cell: ceiling", "top_count: top_counts",
+        "grid, cell, top_count: top_scores", "shown, channel, row, column: images", "shown, cell, row, column: maps",
+    )  # fmt: skip
     model: str
     method: str
     setting: str

@@ -39,16 +39,10 @@ class PgdResult(Result):
 
     name = "pgd"
     axes: ClassVar = axes_of(
-        {
-            "eps": "eps",
-            "image": "indices labels predictions attacked_predictions min_eps min_eps_8bit",
-            "eps, image": "is_adversarial",
-            "shown": "pictures",
-            "shown, channel, row, column": "images adversarial",
-            "shown, attack_stage, row, column": "gradients contributions",
-            "kept, channel, row, column": "changes",
-        }
-    )
+        "eps: eps", "image: indices labels predictions attacked_predictions min_eps min_eps_8bit",
+        "eps, image: is_adversarial", "shown: pictures", "shown, channel, row, column: images adversarial",
+        "shown, attack_stage, row, column: gradients contributions", "kept, channel, row, column: changes",
+    )  # fmt: skip
     norm: str
     attacks: tuple[str, ...]
     independent: bool

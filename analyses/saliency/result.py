@@ -41,15 +41,10 @@ class SaliencyResult(Result):
 
     name = "saliency"
     axes: ClassVar = axes_of(
-        {
-            "image": (
-                "indices labels predictions targets gini entropy top_mass class_correlation "
-                "max_sensitivity totals left_out blank even"
-            ),
-            "kept, row, column": "maps",
-            "shown, channel, row, column": "images",
-        }
-    )
+        "image: indices labels predictions targets gini entropy top_mass"
+        " class_correlation max_sensitivity totals left_out blank even",
+        "kept, row, column: maps", "shown, channel, row, column: images",
+    )  # fmt: skip
     model: str
     method: str
     reduce: str

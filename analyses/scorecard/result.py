@@ -27,12 +27,7 @@ class Scorecard(Result):
     """
 
     name = "scorecard"
-    axes: ClassVar = axes_of(
-        {
-            "image": "right reported",
-            "attack, image": "is_adversarial",
-        }
-    )
+    axes: ClassVar = axes_of("image: right reported", "attack, image: is_adversarial")
     eps: float
     norm: str
     checks: tuple[tuple[str, str, str, str], ...]

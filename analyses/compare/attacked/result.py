@@ -30,15 +30,9 @@ class AttackedResult(Result):
 
     name = "attacked"
     axes: ClassVar = axes_of(
-        {
-            "eps": "eps",
-            "image": "indices labels",
-            "eps, image": "right similarity ssim",
-            "eps, grid": "localisation",
-            "eps, channel, row, column": "images",
-            "eps, row, column": "maps",
-        }
-    )
+        "eps: eps", "image: indices labels", "eps, image: right similarity ssim", "eps, grid: localisation",
+        "eps, channel, row, column: images", "eps, row, column: maps",
+    )  # fmt: skip
     method: str
     classes: tuple[str, ...]
     eps: np.ndarray

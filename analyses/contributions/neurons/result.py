@@ -34,17 +34,11 @@ class NeuronsResult(Result):
 
     name = "neurons"
     axes: ClassVar = axes_of(
-        {
-            "feature, layer_channel": "vectors",
-            "feature": "sources source_classes source_contributions source_logits",
-            "feature, coordinate": "source_positions",
-            "feature, top": "indices labels activations",
-            "feature, top, coordinate": "positions",
-            "feature, top, channel, row, column": "images",
-            "feature, top, input_channel, row, column": "inputs rows",
-            "feature, top, layer": "biases",
-        }
-    )
+        "feature, layer_channel: vectors", "feature: sources source_classes source_contributions source_logits",
+        "feature, coordinate: source_positions", "feature, top: indices labels activations",
+        "feature, top, coordinate: positions", "feature, top, channel, row, column: images",
+        "feature, top, input_channel, row, column: inputs rows", "feature, top, layer: biases",
+    )  # fmt: skip
     layer: str
     kind: str
     searched: int
