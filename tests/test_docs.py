@@ -151,9 +151,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my_network.py").write_text(
         "import scs_eval\n\ndef build():\n    return scs_eval.load_model('rohrer25k_conv')\n"
     )
-    data = load_data("sample", n=40)
+    data, seen = load_data("sample", n=40), set()
     for place, (pixels, label) in enumerate(zip(data.images[:], data.labels.tolist(), strict=True)):
-        part = folder / "images" / ("val" if place % 2 else "train") / data.classes[label]
+        part = folder / "images" / ("val" if label in seen else "train") / data.classes[label]
+        seen ^= {label}
         part.mkdir(parents=True, exist_ok=True)
         Image.fromarray((255 * pixels.permute(1, 2, 0)).round().byte().numpy()).save(part / f"{place}.png")
     (folder / "photographs").symlink_to(folder / "images" / "val")
