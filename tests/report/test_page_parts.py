@@ -156,7 +156,7 @@ def test_a_models_number_is_read_on_its_colour():
 
 
 def test_maps_and_photographs_are_each_kept_in_their_smaller_form(tmp_path: Path):
-    """Enlarged pixels of few colours come back as they are; a photograph is not kept without loss, and is narrow."""
+    """Enlarged pixels come back as they are, nearly; a photograph is not kept without loss, and is narrow."""
     rng = np.random.default_rng(0)
     few = rng.integers(0, 8, (40, 300))[..., None] * np.array([30, 20, 10])
     maps = np.kron(few, np.ones((4, 4, 1))).astype(np.uint8)
@@ -166,5 +166,6 @@ def test_maps_and_photographs_are_each_kept_in_their_smaller_form(tmp_path: Path
         Image.fromarray(pixels).save(tmp_path / f"{name}.png")
         uri = figure_of(tmp_path / f"{name}.png", name=name).uri
         shown.append(np.array(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).convert("RGB")))
-    np.testing.assert_array_equal(shown[0], maps)
+    assert shown[0].shape == maps.shape
+    assert np.abs(shown[0].astype(int) - maps).max() <= 2, "6 bits"
     assert shown[1].shape == (1000, 1000, 3)

@@ -139,10 +139,13 @@ def _axis_name(text: str) -> str:
 
 
 def _picture_uri(path: Path) -> str:
-    """A picture in the smaller of two forms: its 256 commonest colours without loss, or a photograph of it."""
+    """A picture in the smaller of two forms: whole, each channel to 6 bits, or as a photograph, narrow and with loss.
+
+    Enlarged pixels, as of maps of small images, are smaller whole.
+    """
     with Image.open(path) as image:
         whole = image.convert("RGB")
-    drawn = whole.quantize(256, dither=Image.Dither.NONE).convert("RGB")
+    drawn = whole.point([min(255, (level + 2) // 4 * 4) for level in range(256)] * 3)
     encoded = min(_webp(drawn, lossless=True, quality=60), _webp(_narrow(whole), quality=65), key=len)
     return f"data:image/webp;base64,{base64.b64encode(encoded).decode()}"
 
