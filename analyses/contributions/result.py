@@ -10,6 +10,7 @@ from scs_eval.analyses.attribution.completeness import bias_share, complete, rat
 from scs_eval.analyses.contributions import figure as contribution_figures
 from scs_eval.analyses.contributions.bias_audit import CONSTANT, audit_figure, audit_table, lead_figure
 from scs_eval.analyses.contributions.figure import EXPLAINED, FIRST, MEAN, SECOND
+from scs_eval.analyses.contributions.shift_figure import shift_figure
 from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.plotting import colour, style
@@ -228,6 +229,7 @@ class ContributionsResult(Result):
     def figures(self) -> dict[str, "Figure"]:
         """The figure, and those of the extras."""
         makers = {"audit": self.audit_figure, "delta": self.delta_figure, "mean-corrected": self.mean_figure}
+        makers["shifts"] = lambda: shift_figure({self.label: self})
         return {"figure": self.figure(), **{extra.replace("-", "_"): makers[extra]() for extra in self.extras}}
 
     def draw(self, ax: "Axes | None" = None) -> "Figure":
@@ -271,5 +273,7 @@ class ContributionsComparison(Comparison[ContributionsResult]):
         }
         if "audit" in self.results[0].extras:
             drawn["lead_bias"] = self.lead_figure()
+        if "shifts" in self.results[0].extras:
+            drawn["shifts"] = shift_figure({result.label: result for result in self.results})
         own = {f"{result.label}_{key}": figure for result in self.results for key, figure in result.figures().items()}
         return {**drawn, **{key.replace("/", "-"): figure for key, figure in own.items()}}

@@ -36,6 +36,9 @@ class ContributionsOptions:
     audit: Annotated[bool, "Also which layers put bias in, and how much; try -n 100."] = False
     delta: Annotated[bool, "Also the two most likely classes and the difference of their maps."] = False
     mean_corrected: Annotated[bool, "Also the maps without what all classes share."] = False
+    shift: Annotated[
+        int | None, "One image and its copies shifted by up to so many pixels: does the map move along?"
+    ] = None
     layer: Annotated[str | None, "Explain this layer of the network instead of its logits.", {"metavar": "NAME"}] = None
     neurons: Annotated[tuple[int, ...], "A channel of --layer; repeatable.", {"flag": "--neuron", "metavar": "K"}] = ()
     directions: Annotated[
@@ -52,6 +55,8 @@ class ContributionsOptions:
         if self.layer is not None and self.extras:
             raise InputError(f"--{self.extras[0]} is about logits; leave it or --layer out")
         check_at_least(1, rows=self.rows)
+        if self.shift is not None and (self.layer is not None or self.extras):
+            raise InputError("--shift shows the maps of one image; leave it or the other figures out")
         if self.directions is not None and self.directions < 1:
             raise InputError(f"expected --directions of at least 1, got {self.directions}")
 
@@ -89,11 +94,14 @@ def command(request: Request, options: ContributionsOptions) -> None:
       scs-eval contributions --model rohrer100k_scs
       scs-eval contributions --model rohrer100k_scs --class cat --target dog -n 4
       scs-eval contributions --model 'rohrer100k*' --audit --delta
+      scs-eval contributions resnet20_bcos rohrer100k_bcos --shift 4
       scs-eval contributions --model rohrer100k_scs --layer stages.1 --neuron 3 --neuron 5
       scs-eval contributions --model rohrer100k_scs --layer stages.2 --directions 5 --target dog
     """
     if options.layer is not None:
         explain_layers(replace(request, analysis="neurons"), options)
+    elif options.shift is not None:
+        explain_shifted(request, options)
     else:
         explain_logits(request, options)
 
@@ -123,6 +131,21 @@ def explain_logits(request: Request, options: ContributionsOptions) -> None:
         session.finish(whole)
         for result in results:
             warn_if_incomplete(result)
+
+
+def explain_shifted(request: Request, options: ContributionsOptions) -> None:
+    """Whether the maps of one image move along with it."""
+    from scs_eval.analyses.contributions.shifts import explain_shifts
+    from scs_eval.analyses.core.result import side_by_side
+
+    with request.open() as session:
+        results = []
+        for name, named in session.models.items():
+            shared = explained(session, name, options, default_n=1)
+            image = shared.arguments["images"].images[0]
+            run = partial(explain_shifts, named.model, image, label=name, most=options.shift)
+            results.append(session.result(run, name).with_settings({**shared.settings, "shift": options.shift}))
+        session.finish(side_by_side(results, label=request.out.name))
 
 
 def explain_layers(request: Request, options: ContributionsOptions) -> None:
