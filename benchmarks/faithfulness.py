@@ -17,7 +17,7 @@ from scs_eval.analyses.attribution.metrics import entropy, gini
 from scs_eval.analyses.attribution.similarity import spearman
 from scs_eval.analyses.core.model_state import evaluating
 from scs_eval.analyses.faithfulness.infidelity import infidelity
-from scs_eval.analyses.faithfulness.pixel_curves import counts_of, ranks_of, replacement_curve
+from scs_eval.analyses.faithfulness.pixel_curves import counts_of, ranks_of, replacement_curve, rising_share
 from scs_eval.analyses.faithfulness.randomisation import cascade, depths_of
 from scs_eval.analyses.faithfulness.road import SHARES, road
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target, contest
@@ -114,8 +114,8 @@ def check_agreement(name: str, ours: np.ndarray, theirs: np.ndarray) -> None:
 def pairs(given: Case) -> dict[str, tuple[Metric, Metric]]:
     """Metric → ours and Quantus', each from nothing to an array of values."""
     return {
-        "deletion": (lambda: _our_curve(given, insertion=False), lambda: _pixel_flipping(given)),
-        "insertion": (lambda: _our_curve(given, insertion=True), lambda: _put_in(given)),
+        "deletion and monotonicity": (lambda: _our_deletion(given), lambda: _their_deletion(given)),
+        "insertion": (lambda: _our_curve(given, insertion=True)[:, 1:], lambda: _put_in(given)),
         "infidelity": (lambda: _our_infidelity(given), lambda: _infidelity(given)),
         "randomisation": (lambda: _our_randomisation(given), lambda: _mprt(given)),
         "ROAD": (lambda: _our_road(given), lambda: _road(given)),
@@ -125,12 +125,26 @@ def pairs(given: Case) -> dict[str, tuple[Metric, Metric]]:
 
 
 def _our_curve(given: Case, *, insertion: bool) -> np.ndarray:
-    """(n, steps) without the start, which Quantus does not ask."""
+    """(n, steps + 1); Quantus does not ask the start."""
     counts = counts_of(given.maps[0].numel(), STEPS)
     ends = (torch.zeros_like(given.images), given.images)
     start, end = ends if insertion else reversed(ends)
     ranks = ranks_of(given.maps, seed=0)
-    return replacement_curve(given.model, start, end, given.classes, ranks, counts=counts).numpy()[:, 1:]
+    return replacement_curve(given.model, start, end, given.classes, ranks, counts=counts).numpy()
+
+
+def _our_deletion(given: Case) -> np.ndarray:
+    """(n, steps + 1): the curve, and whether it rises all the way when it is walked back, as our analysis has it."""
+    curve = _our_curve(given, insertion=False)
+    return np.column_stack([curve[:, 1:], rising_share(curve[:, ::-1]) == 1])
+
+
+def _their_deletion(given: Case) -> np.ndarray:
+    import quantus
+
+    options = {"features_in_step": given.maps[0].numel() // STEPS, "perturb_func": _put_back(given)}
+    metric = quantus.Monotonicity(**options, perturb_baseline=0.0, **QUIET)
+    return np.column_stack([_pixel_flipping(given), metric(**given.arguments, softmax=True)])
 
 
 def _pixel_flipping(given: Case) -> np.ndarray:
@@ -144,6 +158,14 @@ def _put_in(given: Case) -> np.ndarray:
     """Quantus has no insertion: its pixel flipping from black, each pixel replaced by the image's own."""
     import quantus
 
+    step = given.maps[0].numel() // STEPS
+    metric = quantus.PixelFlipping(features_in_step=step, perturb_func=_put_back(given), **QUIET)
+    black = {**given.arguments, "x_batch": np.zeros_like(given.images.numpy())}
+    return np.array(metric(**black, softmax=True))
+
+
+def _put_back(given: Case) -> Callable[..., np.ndarray]:
+    """The image's own pixels; Quantus 0.6 puts the baseline where the baseline is already."""
     pixels = given.images.flatten(1).numpy()
 
     def put_back(arr: np.ndarray, indices: np.ndarray, **_: object) -> np.ndarray:
@@ -151,10 +173,7 @@ def _put_in(given: Case) -> np.ndarray:
         np.put_along_axis(filled, indices, np.take_along_axis(pixels, indices, 1), 1)
         return filled
 
-    step = given.maps[0].numel() // STEPS
-    metric = quantus.PixelFlipping(features_in_step=step, perturb_func=put_back, **QUIET)
-    black = {**given.arguments, "x_batch": np.zeros_like(given.images.numpy())}
-    return np.array(metric(**black, softmax=True))
+    return put_back
 
 
 def _shares(given: Case) -> Tensor:

@@ -131,7 +131,7 @@ class Bench:
             infidelity=self.infidelity(attributions, gradient=_is_sensitivity(method)),
             **similarity,
             examples=np.stack([pictures[: self.shown], *examples]).astype(np.float32),
-            **self.removals(attributions),
+            **self.removals(attributions, curves.deletion),
             **simplicity(signed),
             own_scores=self.own_scores(method, attributions),
         )
@@ -165,18 +165,23 @@ class Bench:
         baseline = baseline_of(self.images, self.options.baseline)
         return pixel_curves(self.model, self.images, self.targets, ranks, baseline=baseline, counts=self.counts)
 
-    def removals(self, attributions: Tensor) -> dict[str, np.ndarray]:
+    def removals(self, attributions: Tensor, deletion: Tensor) -> dict[str, np.ndarray]:
         """What else removing pixels in the order of the map tells: ROAD, SaCo and monotonicity."""
         values = ORDERS[self.options.order].function(attributions)
         ranks = ranks_of(values, seed=self.seed)
-        last_first = ranks.shape[1] * ranks.shape[2] - 1 - ranks
-        baseline = baseline_of(self.images, self.options.baseline)
-        curve = replacement_curve(self.model, baseline, self.images, self.targets, last_first, counts=self.counts)
         return {
             "road": road(self.model, self.images, self.targets, ranks, seed=self.seed).numpy(),
             "saco": saco(self.model, self.images, self.targets, values, ranks),
-            "rising": rising_share(curve.numpy()),
+            "rising": rising_share(self.rising(deletion, ranks).numpy()),
         }
+
+    def rising(self, deletion: Tensor, ranks: Tensor) -> Tensor:
+        """The curve from the baseline, least important pixels first: that of deletion backwards, if its steps allow."""
+        if torch.equal(self.counts.flip(0), self.counts[-1] - self.counts):
+            return deletion.flip(1)
+        last_first = ranks.shape[1] * ranks.shape[2] - 1 - ranks
+        baseline = baseline_of(self.images, self.options.baseline)
+        return replacement_curve(self.model, baseline, self.images, self.targets, last_first, counts=self.counts)
 
     def infidelity(self, attributions: Tensor, *, gradient: bool, scale: bool = True) -> np.ndarray:
         """(n,) with the best factor if `scale`."""

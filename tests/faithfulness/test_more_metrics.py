@@ -13,6 +13,7 @@ from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.metrics import entropy, gini
 from scs_eval.analyses.attribution.similarity import spearman
 from scs_eval.analyses.faithfulness import FaithfulnessOptions, faithfulness
+from scs_eval.analyses.faithfulness.bench import Bench
 from scs_eval.analyses.faithfulness.pixel_curves import counts_of, ranks_of, replacement_curve, rising_share
 from scs_eval.analyses.faithfulness.randomisation import complexity_rise
 from scs_eval.analyses.faithfulness.road import SHARES, imputed, road
@@ -114,6 +115,22 @@ def test_monotonicity_is_quantus(case: tuple[nn.Module, Tensor]) -> None:
         np.testing.assert_allclose(shares[-1], by_hand)
     assert (shares[0] < 1).all()
     assert (shares[1] == 1).all()
+
+
+@pytest.mark.parametrize(("side", "steps"), [(12, 18), (9, 2)])  # 81 pixels in halves: 40 and 41
+def test_the_rising_curve_is_that_of_deletion_backwards(side: int, steps: int) -> None:
+    images = torch.rand(3, 1, side, side, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(side**2, 3).double())
+    targets, maps = torch.tensor([0, 1, 2]), torch.randn(images.shape, dtype=torch.float64)
+    options = FaithfulnessOptions(steps=steps)
+    bench = Bench(model=model, images=images, targets=targets, options=options, shown=1, seed=0)
+    pixels = side**2
+    last_first = pixels - 1 - ranks_of(maps.sum(1), seed=0)
+    counts = counts_of(pixels, steps)
+    wanted = replacement_curve(model, torch.zeros_like(images), images, targets, last_first, counts=counts)
+    found = bench.rising(bench.curves(maps).deletion, ranks_of(maps.sum(1), seed=0))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)  # float64; other images beside it in a batch
 
 
 def test_sparseness_and_complexity_are_quantus(case: tuple[nn.Module, Tensor]) -> None:
