@@ -124,7 +124,7 @@ def test_the_rising_curve_is_that_of_deletion_backwards(side: int, steps: int) -
     model = nn.Sequential(nn.Flatten(), nn.Linear(side**2, 3).double())
     targets, maps = torch.tensor([0, 1, 2]), torch.randn(images.shape, dtype=torch.float64)
     options = FaithfulnessOptions(steps=steps)
-    bench = Bench(model=model, images=images, targets=targets, options=options, shown=1, seed=0)
+    bench = Bench(model=model, images=images, targets=targets, options=options, shown=1, kept=1, start=0, seed=0)
     pixels = side**2
     last_first = pixels - 1 - ranks_of(maps.sum(1), seed=0)
     counts = counts_of(pixels, steps)

@@ -6,6 +6,7 @@ operations.
 
 import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -86,9 +87,14 @@ def pooled_size(size: Sequence[int], pool: Pool | None) -> tuple[int, int]:
     """Height and width of pooled responses, by torch's own rule."""
     if pool is None:
         return size[0], size[1]
+    window = (pool.kernel_size, pool.stride, pool.padding, pool.dilation)
+    return _pooled_size(tuple(size), *map(nn.modules.utils._pair, window), ceil_mode=pool.ceil_mode)
+
+
+@lru_cache(maxsize=1024)  # asking torch takes as long as the pooling of a small image
+def _pooled_size(size: tuple[int, ...], *window: tuple[int, int], ceil_mode: bool) -> tuple[int, int]:
     shape = torch.empty(1, 1, *size, device="meta")
-    window = (pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode)
-    down, across = nn.functional.max_pool2d(shape, *window).shape[2:]
+    down, across = nn.functional.max_pool2d(shape, *window, ceil_mode).shape[2:]
     return down, across
 
 
