@@ -146,7 +146,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from scs_eval import create_model, load_data, load_model
 
     folder = tmp_path_factory.mktemp("docs")
-    torch.save(load_model("rohrer25k_scs").state_dict(), folder / "mine.pt")
+    torch.save(load_model("resnet20_conv").state_dict(), folder / "mine.pt")
     torch.save(create_model("densenet121_bcos").state_dict(), folder / "weights.pt")
     (folder / "my_network.py").write_text(
         "import scs_eval\n\ndef build():\n    return scs_eval.load_model('rohrer25k_conv')\n"

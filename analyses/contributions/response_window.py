@@ -81,7 +81,7 @@ def _draw_problem(ax: "Axes", others: float, b: float) -> None:
     active = response(grid + 1e-9, weight[None], b).reshape(across.shape).clip(0)
     ax.contourf(across, up, active, levels=8, cmap="Reds", alpha=0.7)
     for chosen, colour in ((positive, "tab:red"), (~positive, "0.45")):
-        ax.scatter(*points[chosen].T, s=5, color=colour, edgecolors="white", linewidths=0.2)
+        ax.scatter(points[chosen, 0], points[chosen, 1], s=5, color=colour, edgecolors="white", linewidths=0.2)
     ax.annotate("", xy=tuple(weight), xytext=(0, 0), arrowprops={"arrowstyle": "->", "lw": 1.5})
     ax.set(xticks=[], yticks=[], aspect="equal", xlim=(-1.5, 1.5), ylim=(-0.4, 1.6))
 
