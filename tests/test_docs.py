@@ -19,7 +19,7 @@ PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in NAMED
 OTHERS = r"pip|python|pytest|mkdocs|ruff|mypy|git|jupyter|torchrun|pre-commit|\.ci/run"
 A_COMMAND = re.compile(rf"(?:[A-Z_]+=\S+ )*(?:scs-eval|{OTHERS})\b")
 PLACEHOLDERS = {
-    "COMMAND": "models", "MODEL": "rohrer25k_conv", "NAME": "rohrer25k_conv", "PLAN": "scs-paper", "FILE": "weights.pt",
+    "COMMAND": "models", "MODEL": "rohrer25k_conv", "NAME": "rohrer25k_conv", "PLAN": "scs-paper", "FILE": "weights.pt", "mine.pt": "mine.safetensors",
     "FOLDER": "photographs", "DIR": "out",
 }  # fmt: skip
 # What makes a command quick; of an option given twice the last counts.
@@ -142,11 +142,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that commands speak of: a checkpoint, a network of one's own, photographs, images to train on."""
     import torch
     from PIL import Image
+    from safetensors.torch import save_file
 
     from scs_eval import create_model, load_data, load_model
 
     folder = tmp_path_factory.mktemp("docs")
-    torch.save(load_model("resnet20_conv").state_dict(), folder / "mine.pt")
+    says = {"name": "rohrer25k_conv", "num_classes": "10"}
+    save_file(load_model("rohrer25k_conv").state_dict(), folder / "mine.safetensors", metadata=says)
     torch.save(create_model("densenet121_bcos").state_dict(), folder / "weights.pt")
     (folder / "my_network.py").write_text(
         "import scs_eval\n\ndef build():\n    return scs_eval.load_model('rohrer25k_conv')\n"
