@@ -19,7 +19,8 @@ PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in NAMED
 OTHERS = r"pip|python|pytest|mkdocs|ruff|mypy|git|jupyter|torchrun|pre-commit|\.ci/run"
 A_COMMAND = re.compile(rf"(?:[A-Z_]+=\S+ )*(?:scs-eval|{OTHERS})\b")
 PLACEHOLDERS = {
-    "COMMAND": "models", "MODEL": "rohrer25k_conv", "NAME": "rohrer25k_conv", "PLAN": "scs-paper", "FILE": "weights.pt", "mine.pt": "mine.safetensors",
+    "COMMAND": "models", "MODEL": "rohrer25k_conv", "NAME": "rohrer25k_conv", "PLAN": "scs-paper", "FILE": "weights.pt",
+    "mine.pt": "mine.safetensors",
     "FOLDER": "photographs", "DIR": "out",
 }  # fmt: skip
 # What makes a command quick; of an option given twice the last counts.
