@@ -229,8 +229,10 @@ class ContributionsResult(Result):
     def figures(self) -> dict[str, "Figure"]:
         """The figure, and those of the extras."""
         makers = {"audit": self.audit_figure, "delta": self.delta_figure, "mean-corrected": self.mean_figure}
-        makers["shifts"] = lambda: shift_figure({self.label: self})
-        return {"figure": self.figure(), **{extra.replace("-", "_"): makers[extra]() for extra in self.extras}}
+        drawn = {extra.replace("-", "_"): makers[extra]() for extra in self.extras if extra in makers}
+        if "shifts" in self.extras:
+            drawn["shifts"] = shift_figure({self.label: self})
+        return {"figure": self.figure(), **drawn}
 
     def draw(self, ax: "Axes | None" = None) -> "Figure":
         """A row per image: the image, the picture (six channels), the signed map, the map over the image, numbers."""

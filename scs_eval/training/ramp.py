@@ -57,14 +57,15 @@ class Ramp:
 def _bcos_paths(model: nn.Module, images: Tensor, b: float) -> Iterator[Path]:
     if not any(isinstance(module, NORMS) for module in model.modules()):
         for layer, x in _inputs(model, images, (BcosConv2d, BcosLinear)):
+            assert isinstance(layer, BcosConv2d | BcosLinear)
             yield BcosPath(layer, x, b=b)
 
 
 def _scs_paths(model: nn.Module, images: Tensor, p: float) -> Iterator[Path]:
     pairs = [module for module in model.modules() if isinstance(module, nn.Sequential) and len(module) == 2]
-    gains = {pair[0]: pair[1] for pair in pairs if isinstance(pair[1], ChannelGain)}
+    gains: dict[nn.Module, ChannelGain] = {pair[0]: pair[1] for pair in pairs if isinstance(pair[1], ChannelGain)}
     for layer, x in _inputs(model, images, (SCS2d,)):
-        if layer in gains:
+        if isinstance(layer, SCS2d) and layer in gains:
             yield ScsPath(layer, gains[layer], x, p=p)
 
 

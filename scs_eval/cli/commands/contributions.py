@@ -101,7 +101,7 @@ def command(request: Request, options: ContributionsOptions) -> None:
     if options.layer is not None:
         explain_layers(replace(request, analysis="neurons"), options)
     elif options.shift is not None:
-        explain_shifted(request, options)
+        explain_shifted(request, options, most=options.shift)
     else:
         explain_logits(request, options)
 
@@ -133,7 +133,7 @@ def explain_logits(request: Request, options: ContributionsOptions) -> None:
             warn_if_incomplete(result)
 
 
-def explain_shifted(request: Request, options: ContributionsOptions) -> None:
+def explain_shifted(request: Request, options: ContributionsOptions, *, most: int) -> None:
     """Whether the maps of one image move along with it."""
     from scs_eval.analyses.contributions.shifts import explain_shifts
     from scs_eval.analyses.core.result import side_by_side
@@ -143,8 +143,8 @@ def explain_shifted(request: Request, options: ContributionsOptions) -> None:
         for name, named in session.models.items():
             shared = explained(session, name, options, default_n=1)
             image = shared.arguments["images"].images[0]
-            run = partial(explain_shifts, named.model, image, label=name, most=options.shift)
-            results.append(session.result(run, name).with_settings({**shared.settings, "shift": options.shift}))
+            run = partial(explain_shifts, named.model, image, label=name, most=most)
+            results.append(session.result(run, name).with_settings({**shared.settings, "shift": most}))
         session.finish(side_by_side(results, label=request.out.name))
 
 
