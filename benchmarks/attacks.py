@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def targets(settings: Settings, say: Say) -> Iterator[Target]:
 def _installed(say: Say) -> Iterator[tuple[str, Robust]]:
     for name, peer in (("foolbox", _foolbox), ("torchattacks", _torchattacks)):
         try:
-            __import__(name)
+            import_module(name)
         except ModuleNotFoundError:
             say(f"{name} is not installed: the sweep is not compared with it (pip install 'scs-eval[attacks]')")
         else:
@@ -70,7 +71,7 @@ def _against(peers: dict[str, Robust], name: str, model: nn.Module, images: Tens
         theirs = tuple(ROUNDS * part for part in seconds[peer])
         yield Target(
             suite=SUITE, what=what, against=against, goal=goal, faster=True, ours=seconds["ours"], theirs=theirs,
-            why="each image's own search and polish come to more passes than a fifteenth of 30 attacks",
+            why="an image's own search and its polish ask for gradients more often than this allows",
         )  # fmt: skip
         excess = np.mean(ours, 0) - curves[peer]  # each round has its own random starts
         what = f"{name}: robust accuracy above theirs, at the worst ε"
@@ -123,9 +124,8 @@ def _torchattacks(model: nn.Module, images: Tensor, labels: Tensor, eps: float) 
 
 
 def _foolbox(model: nn.Module, images: Tensor, labels: Tensor, eps: float) -> float:
-    import foolbox
-
-    attack: Any = foolbox.attacks.LinfPGD(steps=STEPS, rel_stepsize=STEP, random_start=True)
+    foolbox: Any = import_module("foolbox")
+    attack = foolbox.attacks.LinfPGD(steps=STEPS, rel_stepsize=STEP, random_start=True)
     _, attacked, _ = attack(foolbox.PyTorchModel(model, bounds=(0, 1), device="cpu"), images, labels, epsilons=eps)
     return _accuracy(model, attacked, labels)
 

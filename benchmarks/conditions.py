@@ -8,7 +8,7 @@ from typing import Any
 
 from scs_eval.benchmarks.contest import Settings
 
-PACKAGES = ("torch", "torchvision", "captum", "torchattacks", "bcos")
+PACKAGES = ("torch", "torchvision", "captum", "torchattacks", "foolbox", "quantus", "bcos")
 
 
 def conditions(settings: Settings) -> dict[str, Any]:

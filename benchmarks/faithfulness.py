@@ -6,6 +6,7 @@ The maps are random but for the randomisation test, which makes its own; whether
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 from unittest import mock
 
@@ -80,11 +81,13 @@ def case(images: int = IMAGES) -> Case:
 def targets(settings: Settings, say: Say) -> Iterator[Target]:
     """A line for each metric, and one for their sum."""
     try:
-        import quantus  # noqa: F401
+        import_module("quantus")
     except ModuleNotFoundError:
         say("quantus is not installed: faithfulness is compared with nothing (pip install quantus)")
         return
-    given, ours, theirs = case(), [], []
+    given = case()
+    ours: list[tuple[float, ...]] = []
+    theirs: list[tuple[float, ...]] = []
     for name, (our_metric, their_metric) in pairs(given).items():
         check_agreement(name, our_metric(), their_metric())
         with evaluating(given.model):
@@ -92,8 +95,12 @@ def targets(settings: Settings, say: Say) -> Iterator[Target]:
         ours.append(seconds["ours"])
         theirs.append(seconds["theirs"])
         yield _target(f"{name}, {len(given.images)} images", EACH, seconds["ours"], seconds["theirs"])
-    total = tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in (ours, theirs))
-    yield _target(f"all {len(ours)} metrics in sum", SUM, *total)
+    yield _target(f"all {len(ours)} metrics in sum", SUM, _sums(ours), _sums(theirs))
+
+
+def _sums(parts: list[tuple[float, ...]]) -> tuple[float, ...]:
+    """Round by round."""
+    return tuple(map(sum, zip(*parts, strict=True)))
 
 
 def _target(what: str, goal: float, ours: tuple[float, ...], theirs: tuple[float, ...]) -> Target:
@@ -140,7 +147,7 @@ def _our_deletion(given: Case) -> np.ndarray:
 
 
 def _their_deletion(given: Case) -> np.ndarray:
-    import quantus
+    quantus: Any = import_module("quantus")
 
     options = {"features_in_step": given.maps[0].numel() // STEPS, "perturb_func": _put_back(given)}
     metric = quantus.Monotonicity(**options, perturb_baseline=0.0, **QUIET)
@@ -148,7 +155,7 @@ def _their_deletion(given: Case) -> np.ndarray:
 
 
 def _pixel_flipping(given: Case) -> np.ndarray:
-    import quantus
+    quantus: Any = import_module("quantus")
 
     metric = quantus.PixelFlipping(features_in_step=given.maps[0].numel() // STEPS, perturb_baseline=0.0, **QUIET)
     return np.array(metric(**given.arguments, softmax=True))
@@ -156,7 +163,7 @@ def _pixel_flipping(given: Case) -> np.ndarray:
 
 def _put_in(given: Case) -> np.ndarray:
     """Quantus has no insertion: its pixel flipping from black, each pixel replaced by the image's own."""
-    import quantus
+    quantus: Any = import_module("quantus")
 
     step = given.maps[0].numel() // STEPS
     metric = quantus.PixelFlipping(features_in_step=step, perturb_func=_put_back(given), **QUIET)
@@ -190,7 +197,7 @@ def _our_infidelity(given: Case) -> np.ndarray:
 
 def _infidelity(given: Case) -> np.ndarray:
     """One patch, as large as the image, in which every pixel loses our share of itself."""
-    import quantus
+    quantus: Any = import_module("quantus")
 
     draws = iter(_shares(given).flatten(1).numpy())
 
@@ -218,8 +225,8 @@ def _our_randomisation(given: Case) -> np.ndarray:
 
 def _mprt(given: Case) -> np.ndarray:
     """Quantus' test with our networks: its own forget in another way."""
-    import quantus
-    from quantus.helpers.model.pytorch_model import PyTorchModel
+    quantus: Any = import_module("quantus")
+    wrapper: Any = import_module("quantus.helpers.model.pytorch_model")
 
     depths = depths_of(given.model, given.images[:1])
 
@@ -230,7 +237,7 @@ def _mprt(given: Case) -> np.ndarray:
         return _explained(model, torch.from_numpy(inputs), torch.from_numpy(targets))[:, None]
 
     arguments = {**given.arguments, "a_batch": _explained(given.model, given.images, given.classes)[:, None]}
-    with mock.patch.object(PyTorchModel, "get_random_layer_generator", forgetting):
+    with mock.patch.object(wrapper.PyTorchModel, "get_random_layer_generator", forgetting):
         scores = quantus.MPRT(**QUIET)(**arguments, explain_func=explain, batch_size=len(given.images))
     return np.concatenate([scores[depth.name] for depth in depths])
 
@@ -242,7 +249,7 @@ def _our_road(given: Case) -> np.ndarray:
 
 
 def _road(given: Case) -> np.ndarray:
-    import quantus
+    quantus: Any = import_module("quantus")
 
     percentages = [round(100 * share) for share in SHARES]
     metric = quantus.ROAD(percentages=percentages, noise=0.0, **QUIET)
@@ -256,7 +263,7 @@ def _our_complexity(given: Case) -> np.ndarray:
 
 
 def _simple(name: str, given: Case) -> np.ndarray:
-    import quantus
+    quantus: Any = import_module("quantus")
 
     arguments = {**given.arguments, "a_batch": given.maps.abs()[:, None].numpy().copy()}
     return np.array(getattr(quantus, name)(**QUIET)(**arguments))

@@ -19,6 +19,13 @@ SUITE = "layers"
 ROHRER = {"rohrer100k": ((32, 64, 128), 2048), "rohrer583k": ((80, 160, 320), 5120)}
 TASKS: dict[str, Callable[..., None]] = {"training step": step, "forward": forward}
 AS_PUBLISHED = "published"
+# What stands in the way, by contender, where a row is missed.
+WHY = {
+    AS_PUBLISHED: "at this size convolution is most of both",
+    "port": "convolution itself would not reach it: multiply with the row against the twin",
+    "conv": "of a layer without pooling every response has a logarithm and a power, both ways",
+}
+TWICE = "it has twice the kernels"
 Goals = Mapping[str, tuple[float, bool, str]]  # contender -> what to reach, whether we should be faster, its full name
 
 
@@ -118,6 +125,7 @@ def _compare(
             faster=faster,
             ours=seconds["ours"],
             theirs=seconds[label],
+            why=TWICE if "half the kernels" in against else WHY.get(label, ""),
         )
 
 
