@@ -1,6 +1,5 @@
 """Pictures in rows and columns on one axes: titles above, captions below, text beside, a signed colour bar."""
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GAP, LINE, BAR = 0.06, 0.135, 1.5  # inches: between pictures, a line of text below them, the colour bar
-LETTER, NOTE_LINE = 0.047, 0.118  # inches: a letter of the note on average, a line of it
+NOTE_LINE = 0.118  # inches, a line of the note
 SHOWN = 6  # rows of a figure; the table has all
 MARK = style.RED
 
@@ -98,8 +97,7 @@ class Grid:
 
 def wrapped(note: str, width: float, *, signed: bool = True) -> str:
     """The note in lines that fit beside the colour bar, or under the pictures if there is none, in so many inches."""
-    letters = int((width - (BAR + 0.1 if signed else 0)) / LETTER / style.scale())
-    return "\n".join(part for line in note.split("\n") for part in textwrap.wrap(line, letters))
+    return "\n".join(style.wrapped(note, width - (BAR + 0.1 if signed else 0)))
 
 
 def foot_height(note: str, *, signed: bool = True) -> float:

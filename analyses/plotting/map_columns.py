@@ -1,6 +1,5 @@
 """A grid of pictures, images in the left column and maps of them in the others. One axes holds all of it."""
 
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +15,6 @@ COLOURS = "inferno"  # sequential, rises evenly in lightness: the same order in 
 PERCENTILE = 99
 GAP, LINE = 0.06, 0.2  # between cells, and for a line of text under them, in cells
 CELL, NARROWEST = 0.86, 2.4  # inches
-LETTER = 0.049  # inches, of the note on average
 LONGEST = 3  # rows of a figure with a single column of maps
 EMPTY = "0 everywhere"
 
@@ -61,7 +59,7 @@ def draw_maps(
     wide, high = len(strips), len(strips[0].cells)
     titles = 0.17 * (1 + max(strip.title.count("\n") for strip in strips))
     width = max(CELL * wide * (1 + GAP), NARROWEST)
-    lines = textwrap.wrap(style.note(note), int(width / LETTER / style.scale()))
+    lines = style.wrapped(style.note(note), width)
     height = CELL * high * (1 + LINE) + titles + 0.12 * len(lines) + 0.35
     with style.drawing(ax, width=width, height=height) as ax:
         for index, strip in enumerate(strips):

@@ -5,6 +5,7 @@ matplotlib's rcParams come first: what a user has set there (a font, its size, a
 
 import re
 import textwrap
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -43,7 +44,8 @@ LAYERS = {
 OTHER = (GREY, "X")
 UNLISTED = "_series "
 
-LETTER = 0.047  # inches, of a caption on average
+CAPTION = 6.5  # points of a caption, beside TEXT
+SURE = 0.94  # of the width that is filled: some lines have more wide letters than others
 TEXT = 8  # points of the text, unless rcParams say something else than matplotlib itself
 _RC: dict[Any, Any] = {
     "font.size": TEXT,
@@ -129,10 +131,25 @@ def note(text: str) -> str:
     return text if current_page().caption else ""
 
 
+def wrapped(text: str, inches: float, size: float = CAPTION) -> list[str]:
+    """A text of that size in lines that fit, by the width that its letters have on average in the user's font."""
+    if not text.strip():
+        return []
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of letters that the font does not have
+        line = text.replace("\n", " ")
+        width = text_to_path.get_text_width_height_descent(line, FontProperties(size=points(size)), False)[0] / 72
+    letters = max(8, int(SURE * inches * len(line) / width))
+    return [part for line in text.split("\n") for part in textwrap.wrap(line, letters)]
+
+
 def write_note(ax: "Axes", text: str) -> None:
     """A caption under the whole figure, if one is wanted."""
     figure = figure_of(ax)
-    lines = textwrap.wrap(note(text), int(figure.get_figwidth() / LETTER / scale()))
+    lines = wrapped(note(text), figure.get_figwidth() - 0.1)
     if lines:
         figure.supxlabel("\n".join(lines), fontsize=points(6.5), color="0.25", x=0.01, ha="left")
 

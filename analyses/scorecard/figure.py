@@ -22,7 +22,7 @@ LOOKS = {
     SKIPPED: ("#F4F4F4", style.GREY),
 }
 NAMES, LINE, PAD = 2.0, 0.115, 0.075  # inches: the checks' names, a line of text, above and below a line
-LETTER, SMALL = 0.0445, 0.042  # inches: a letter of a sentence, and of the note, on average
+LETTER = 0.0445  # inches, a letter of a sentence on average
 ALONE, WIDEST, FIGURE, NARROWEST = 1.2, 1.43, 0.75, 0.42  # inches of a cell; from FIGURE on it has room for its figure
 
 
@@ -56,7 +56,7 @@ def draw_scorecard(cards: "Sequence[Scorecard]", ax: "Axes | None" = None) -> "F
     ends += [_accuracies("worst of all attacks", [card.robust_accuracy for card in cards], cell)]
     titles = [_title(card.label, cell) for card in cards]
     head = 0.95 if cell < FIGURE else 0.08 + 0.13 * max(title.count("\n") + 1 for title in titles)
-    note = textwrap.wrap(style.note(_note(cards)), int(width / SMALL))
+    note = style.wrapped(style.note(_note(cards)), width, 6)
     height = head + sum(row.height for row in (*rows, *ends)) + 0.16 + 0.105 * len(note)
     with style.drawing(ax, width=width, height=height, rigid=True) as ax:
         ax.set_axis_off()
