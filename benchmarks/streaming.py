@@ -17,8 +17,10 @@ from typing import NamedTuple
 import click
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 MODEL = "torchvision:resnet18"
+SMALL = "scs_eval.benchmarks.streaming:SmallNetwork"
 BATCH = 45  # what accuracy takes of such images by itself
 PLAIN = """
 import sys
@@ -92,30 +94,40 @@ def _peak(pid: int) -> float:
     return next((int(line.split()[1]) / 2**20 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
+class SmallNetwork(nn.Module):
+    """One convolution of large patches: it costs less than decoding an image, and has as many classes as ImageNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = nn.Conv2d(3, 64, 16, stride=16), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten()
+        self.features, self.fc = nn.Sequential(*layers), nn.Linear(1024, 1000)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (N, 1000)."""
+        return self.fc(self.features(images))
+
+
 @torch.no_grad()
-def fit_head(folder: str, path: Path, *, count: int = 1500, batch: int = 50) -> str:
-    """A file of weights: ResNet-18 at random, norms at these images' statistics, the last layer by least squares.
+def fit_head(network: nn.Module, folder: str, path: Path, *, count: int = 1000, batch: int = 40) -> str:
+    """A file of weights: random but for norms, at these images' statistics, and the last layer, by least squares.
 
     So it has all of ImageNet's classes, and is right often enough for attacks and grids to have work to do.
     """
-    from torchvision.models import resnet18
-
     from scs_eval.data import load_data
     from scs_eval.images import StreamedImages
     from scs_eval.models.loading.external import STATISTICS, Statistics, normalised
 
     data = load_data(folder, n=count, size=224, resize=256, num_classes=1000)
     assert isinstance(data.images, StreamedImages)
-    torch.manual_seed(0)
-    network = resnet18(weights=None)
-    head, network.fc = network.fc, torch.nn.Identity()
+    head, network.fc = network.fc, nn.Identity()
+    assert isinstance(head, nn.Linear)
     whole = normalised(network, Statistics(*STATISTICS["imagenet"]))
     batches = [range(start, min(start + batch, count)) for start in range(0, count, batch)]
-    for images in data.images.subset(range(10 * batch)).batches(batches[:10]):
+    for images in data.images.batches(batches[::5]):
         whole.train()(images)
     features = torch.cat([whole.eval()(images) for images in data.images.batches(batches)]).double()
     features = torch.cat([features, torch.ones(count, 1)], 1)
-    wanted = 10 * torch.nn.functional.one_hot(data.labels, 1000).double()
+    wanted = 10 * nn.functional.one_hot(data.labels, 1000).double()
     penalty = features.var(0).mean() * torch.eye(features.shape[1]) * count / 100
     solution = torch.linalg.solve(features.T @ features + penalty, features.T @ wanted).T
     head.weight.copy_(solution[:, :-1])
@@ -166,26 +178,37 @@ OTHERS = {
 @click.option("--others", "fewer", type=int, default=5_000, show_default=True, help="Images of the other analyses.")
 @click.option("--timed", type=int, default=2_000, show_default=True, help="Images of each round against a plain loop.")
 @click.option("--rounds", type=int, default=5, show_default=True)
+@click.option("--small", is_flag=True, help="A network that costs next to nothing instead of ResNet-18.")
 @click.option("--only", multiple=True, help=f"Of accuracy, time, {', '.join(OTHERS)}.  [default: all]")
-def main(folder: str, many: int, fewer: int, timed: int, rounds: int, only: tuple[str, ...]) -> None:
+def main(folder: str, many: int, fewer: int, timed: int, rounds: int, small: bool, only: tuple[str, ...]) -> None:
     """Measure and print a line for each."""
     wanted = only or ("accuracy", "time", *OTHERS)
     with tempfile.TemporaryDirectory() as out:
-        if "accuracy" in wanted:
-            say("accuracy", watch(_words("accuracy", folder, out, many)))
         if "time" in wanted:
             _say_times(folder, out, timed, rounds)
-        if names := [name for name in OTHERS if name in wanted]:
-            weights = fit_head(folder, Path(out) / "resnet18.pt")
-            for name in names:
-                more = [word.format(count=fewer) for word in OTHERS[name]]
-                say(name, watch(_words(name, folder, out, fewer, *more, weights=weights)))
+        if "accuracy" in wanted and not small:
+            say("accuracy", watch(_words("accuracy", folder, out, many, model=MODEL)))
+        names = [name for name in OTHERS if name in wanted] + ["accuracy"] * (small and "accuracy" in wanted)
+        weights = _fitted(folder, Path(out) / "weights.pt", small=small) if names else ""
+        for name in names:
+            count = many if name == "accuracy" else fewer
+            more = [word.format(count=count) for word in OTHERS.get(name, ())]
+            model = SMALL if small else MODEL
+            say(name, watch(_words(name, folder, out, count, *more, model=model, weights=weights)))
 
 
-def _words(name: str, folder: str, out: str, count: int, *more: str, weights: str = "none") -> list[str]:
+def _fitted(folder: str, path: Path, *, small: bool) -> str:
+    from torchvision.models import resnet18
+
+    torch.manual_seed(0)
+    return fit_head(SmallNetwork() if small else resnet18(weights=None), folder, path)
+
+
+def _words(name: str, folder: str, out: str, count: int, *more: str, model: str, weights: str = "none") -> list[str]:
     images = [] if name == "localisation" else ["-n", str(count)]  # whose -n are grids
-    common = ["--model", MODEL, "--weights", weights, "--data", folder, "--size", "224", "--out", f"{out}/{name}"]
-    return [sys.executable, "-m", "scs_eval", name, *common, *images, *more]
+    network = ["--model", model, "--weights", weights, "--normalize", "imagenet"]
+    common = ["--data", folder, "--size", "224", "--out", f"{out}/{name}"]
+    return [sys.executable, "-m", "scs_eval", name, *network, *common, *images, *more]
 
 
 def say(name: str, ours: Watched) -> None:
@@ -199,7 +222,7 @@ def say(name: str, ours: Watched) -> None:
 def _say_times(folder: str, out: str, count: int, rounds: int) -> None:
     from scs_eval.images import useful_workers
 
-    words = _words("accuracy", folder, out, count, "--batch-size", str(BATCH))
+    words = _words("accuracy", folder, out, count, "--batch-size", str(BATCH), model=MODEL)
     plain = [sys.executable, "-c", PLAIN, folder, str(count), str(BATCH), str(useful_workers(count))]
     for what, times in zip(("s", "s of processors"), contest(words, plain, rounds=rounds), strict=True):
         click.echo(
