@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import run_commands
 
+from scs_eval.analyses.catalogue import compared
 from scs_eval.analyses.core import parallel as shards
 from scs_eval.errors import InputError
 
@@ -41,6 +42,14 @@ COMMANDS = {
         "saliency=52",
     ],
 }
+# As a part of a comparison, whatever is in the catalogue: as few images as make two batches, where that is many.
+MANY = {"accuracy": 260, "calibration": 260, "detect": 140, "corruptions": 52, "saliency": 52, "contributions": 52,
+        "faithfulness": 12, "certify": 5, "localisation": 4}  # fmt: skip
+CATALOGUE = {
+    name: ["compare", "rohrer25k_conv", "rohrer25k_scs", "-n", "260", "--analyses", name, "--eps", "0.004,0.02"]
+    + [f"--images={sized}={MANY.get(sized, 34)}" for sized in {name: 0, "localisation": 0} if compared()[sized].size]
+    for name in compared()
+}
 
 
 def torchrun(*words: object) -> "subprocess.CompletedProcess[str]":
@@ -64,25 +73,47 @@ def two_nodes(*words: object) -> "subprocess.CompletedProcess[str]":
         )
         for rank in (0, 1)
     ]  # fmt: skip
-    printed = [node.communicate(timeout=600) for node in nodes]
+    printed = [node.communicate(timeout=6000) for node in nodes]
     code = next((node.returncode for node in nodes if node.returncode), 0)
     return subprocess.CompletedProcess(launch, code, printed[0][0], printed[0][1] + printed[1][1])
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory):
+def run_both(commands, tmp_path_factory):
     """The folders of one process and of two, what each of the two did, and what the two printed."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
-    (two / "commands.json").write_text(json.dumps(COMMANDS))
+    (two / "commands.json").write_text(json.dumps(commands))
     printed = two_nodes(Path(__file__).parents[1] / "helpers" / "run_commands.py", two / "commands.json", two)
     assert printed.returncode == 0, printed.stderr
-    assert run_commands.run(COMMANDS, one) == dict.fromkeys(COMMANDS, 0)
+    assert run_commands.run(commands, one) == dict.fromkeys(commands, 0)
     return one, two, [json.loads((two / f"{rank}.json").read_text()) for rank in (0, 1)], printed
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """Of the commands."""
+    return run_both(COMMANDS, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def whole_catalogue(tmp_path_factory):
+    """Of every analysis that the catalogue lists."""
+    return run_both(CATALOGUE, tmp_path_factory)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_same_to_the_bit(both, name):
-    one, two, done, _ = both
+    assert_same_to_the_bit(both, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_analysis_of_the_catalogue_is_the_same_to_the_bit(whole_catalogue, name):
+    """Under torchrun --nnodes 2 --nproc-per-node 1, both nodes this machine."""
+    assert_same_to_the_bit(whole_catalogue, name)
+
+
+def assert_same_to_the_bit(folders, name):
+    one, two, done, _ = folders
     assert all(part[name] for part in done), "one of the processes had nothing to do"
     tables = sorted(path.relative_to(one / name) for path in (one / name).rglob("*.csv"))  # also of compare's parts
     assert Path("table.csv") in tables
@@ -90,10 +121,11 @@ def test_the_same_to_the_bit(both, name):
         alone, shared = (pd.read_csv(folder / name / table) for folder in (one, two))
         timed = [column for column in alone if "seconds" in column]
         pd.testing.assert_frame_equal(alone.drop(columns=timed), shared.drop(columns=timed), check_exact=True)
-    with np.load(one / name / "arrays.npz") as alone, np.load(two / name / "arrays.npz") as shared:
-        assert alone.files == shared.files
-        for key in alone.files:
-            np.testing.assert_array_equal(alone[key], shared[key], err_msg=key)
+    for arrays in sorted(path.relative_to(one / name) for path in (one / name).rglob("arrays.npz")):
+        with np.load(one / name / arrays) as alone, np.load(two / name / arrays) as shared:
+            assert alone.files == shared.files
+            for key in alone.files:
+                np.testing.assert_array_equal(alone[key], shared[key], err_msg=key)
 
 
 def test_only_the_first_process_talks(both):
