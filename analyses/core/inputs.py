@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from scs_eval.analyses.core.provenance import fingerprint
 from scs_eval.analyses.core.validation import UNLABELLED, check_class_names, check_one_per_image, count_logits
 from scs_eval.datasets import is_dataset, open_dataset
 from scs_eval.errors import InputError
@@ -84,13 +85,14 @@ def as_examples(
 
     What is given beside such an object takes the place of its own.
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"data": "array"}
     if hasattr(images, "images") and hasattr(images, "labels"):
         data = images
         images, labels = data.images, data.labels if labels is None else labels
         classes = getattr(data, "classes", None) if classes is None else classes
         indices = getattr(data, "indices", None) if indices is None else indices
-        settings = {"data": source} if (source := getattr(data, "source", None)) else {}
+        known = {"data": getattr(data, "source", None), "data_seed": getattr(data, "seed", None)}
+        settings = {name: value for name, value in known.items() if value is not None}
     elif is_dataset(images):
         settings = {"data": type(images).__name__}
         images, own_labels, own_classes = open_dataset(images)
@@ -104,12 +106,13 @@ def as_examples(
     if indices is not None:
         indices = as_labels(indices, what="indices").cpu()
         check_one_per_image(indices, count, what="indices")
+    at = torch.arange(count) if indices is None else indices
     return Examples(
         images=pictures,
         labels=torch.full((count,), UNLABELLED) if given is None else given,
         classes=tuple(classes) if classes is not None else None,
-        indices=torch.arange(count) if indices is None else indices,
-        settings=settings,
+        indices=at,
+        settings={**settings, "n": count, "indices_sha256": fingerprint(at)},
     )
 
 

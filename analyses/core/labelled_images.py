@@ -30,8 +30,12 @@ class LabelledImages(Protocol):
 
 
 class ImageSet:
-    """Labelled images from tensors; without `indices` they are counted from 0."""
+    """Labelled images from tensors; without `indices` they are counted from 0. source, seed: where from, if known."""
 
-    def __init__(self, images: Images, labels: Tensor, classes: Sequence[str], indices: Tensor | None = None) -> None:
+    def __init__(
+        self, images: Images, labels: Tensor, classes: Sequence[str], indices: Tensor | None = None, *,
+        source: str | None = None, seed: int | None = None,
+    ) -> None:  # fmt: skip
         self.images, self.labels, self.classes = images, labels, classes
+        self.source, self.seed = source, seed
         self.indices = torch.arange(len(images)) if indices is None else torch.as_tensor(indices)

@@ -9,8 +9,9 @@ import base64
 import html
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
@@ -18,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.core.page import page
+from scs_eval.analyses.core.provenance import described_images
 from scs_eval.analyses.core.reference_tests import reference_tests
 from scs_eval.analyses.core.storage import KINDS, save_result
 from scs_eval.analyses.core.storage import load_result as load_result
@@ -28,6 +30,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from typing_extensions import Self
+
+
+def _saying_which_images(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`table` or `tables` whose frames say in their `attrs` which images they are about."""
+
+    @wraps(method)
+    def wrapped(self: Any) -> Any:
+        made = method(self)
+        for frame in made.values() if isinstance(made, dict) else [made]:
+            if isinstance(frame, pd.DataFrame):
+                frame.attrs = dict(described_images(self.settings).items())
+        return made
+
+    return wrapped
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,6 +71,8 @@ class Result(ABC):
         if "figure" in cls.__dict__ and "draw" not in cls.__dict__:  # an analysis from outside that calls it so
             cls.draw = cls.__dict__["figure"]  # type: ignore[method-assign]
             del cls.figure
+        for method in {"table", "tables"} & cls.__dict__.keys():
+            setattr(cls, method, _saying_which_images(cls.__dict__[method]))
         cls.__repr__ = Result.__repr__  # type: ignore[method-assign]  # a dataclass would print all its arrays
         if "name" in cls.__dict__:
             KINDS[cls.result_kind()] = cls

@@ -51,7 +51,8 @@ def check_several_classes(classes: Sequence[str]) -> None:
 def check_images(images: Images) -> None:
     """Raise unless images are floats (n ≥ 1, 3, H, W) in [0, 1]; those that are read when used are looked at then."""
     if images.ndim != 4 or images.shape[1] != 3 or not images.dtype.is_floating_point:
-        raise InputError(f"expected images as floats (n, 3, H, W), got {images.dtype} {tuple(images.shape)}")
+        got = f"got {images.dtype} {tuple(images.shape)}"
+        raise InputError(f"expected images as floats (n, 3, H, W), {got}; scs_eval.load_data takes other kinds")
     if 0 in images.shape:
         raise InputError(f"expected at least one image, got shape {tuple(images.shape)}")
     if not isinstance(images, Tensor):

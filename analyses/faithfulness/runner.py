@@ -47,8 +47,8 @@ def run(
     names, own = as_method_names(methods), as_metrics(metrics)
     check_request(label=label, seed=seed)
     network, data = as_model(model), as_examples(images, classes=classes)
-    known = data.class_names(network)
     _check(data.images)
+    known = data.class_names(network)
     check_several_classes(known)
     with torch.inference_mode(False), evaluating(network):
         chosen = _targets(network, data.images, targets, known)

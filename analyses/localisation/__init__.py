@@ -19,15 +19,15 @@ if TYPE_CHECKING:  # the command line reads the options from here, and must not 
     from torch import Tensor, nn
 
     from scs_eval.analyses.attribution.own_methods import MethodLike
-    from scs_eval.analyses.core.labelled_images import LabelledImages
+    from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike
     from scs_eval.analyses.localisation.mosaics import Mosaics
     from scs_eval.analyses.localisation.result import LocalisationResult
 
 
 def localisation(
     model: "nn.Module | str",
-    data: "LabelledImages",
-    mosaics: "Mosaics | None" = None,
+    data: "ImagesLike",
+    mosaics: "Mosaics | ArrayLike | None" = None,
     options: LocalisationOptions | None = None,
     *,
     method: "MethodLike" = "wx",
@@ -37,7 +37,8 @@ def localisation(
 ) -> "LocalisationResult":
     """Grid pointing scores of one model by one attribution method, for every cell of every mosaic.
 
-    data: images (N, 3, h, h) in [0, 1] with labels, classes and the indices by which `mosaics` knows them.
+    data: images (N, 3, h, h) in [0, 1] with labels, classes and the indices by which `mosaics` knows them; or arrays
+        of images, with their labels (N,) in the place of mosaics.
     mosaics: from `select_mosaics`, which also chooses them if none are given, or `choose_mosaics`, `published_mosaics`,
         `read_mosaics` alone.
     method: as `attribute` takes it: a name, a class of captum.attr, a function of (model, images, targets).
@@ -56,15 +57,17 @@ def localisation(
     from scs_eval.analyses.attribution.own_methods import method_name
     from scs_eval.analyses.core.inputs import as_labels, as_model
     from scs_eval.analyses.core.validation import check_one_per_image, check_request
-    from scs_eval.analyses.localisation.runner import LocalisationRun
+    from scs_eval.analyses.localisation.mosaics import Mosaics
+    from scs_eval.analyses.localisation.runner import LocalisationRun, as_image_set
 
     check_request(label=label, seed=seed)
     name, chosen, network = method_name(method), options or LocalisationOptions(), as_model(model)
+    given = mosaics if isinstance(mosaics, Mosaics) else None
+    data = as_image_set(network, data, labels=mosaics if given is None else None)
     if predictions is not None:
         predictions = as_labels(predictions, what="predictions")
         check_one_per_image(predictions, len(data.labels), what="predictions")
-    if mosaics is None:
-        mosaics = select_mosaics({label: network}, data, MosaicOptions(protocol=chosen.protocol), seed=seed)[label]
+    mosaics = given or select_mosaics({label: network}, data, MosaicOptions(protocol=chosen.protocol), seed=seed)[label]
     with inference_mode(False):  # which leaves no graph
         run = LocalisationRun.prepare(network, data, mosaics, chosen, method=name, label=label, seed=seed)
         return run.result(predictions)
@@ -72,7 +75,7 @@ def localisation(
 
 def select_mosaics(
     models: "Mapping[str, nn.Module | str]",
-    data: "LabelledImages | Mapping[str, LabelledImages]",
+    data: "ImagesLike | Mapping[str, ImagesLike]",
     options: MosaicOptions | None = None,
     *,
     seed: int = 0,
@@ -89,11 +92,14 @@ def select_mosaics(
     """
     from scs_eval.analyses.core.inputs import as_model
     from scs_eval.analyses.localisation.choice import mosaics_of
-    from scs_eval.analyses.localisation.runner import image_logits
+    from scs_eval.analyses.localisation.runner import as_image_set, image_logits
 
-    of_model = {name: data[name] if isinstance(data, Mapping) else data for name in models}
+    networks = {name: as_model(model) for name, model in models.items()}
+    of_model = {
+        name: as_image_set(model, data[name] if isinstance(data, Mapping) else data) for name, model in networks.items()
+    }
     logits = {
-        name: image_logits(as_model(model), of_model[name].images, classes=len(of_model[name].classes))
-        for name, model in models.items()
+        name: image_logits(model, of_model[name].images, classes=len(of_model[name].classes))
+        for name, model in networks.items()
     }
     return mosaics_of(logits, of_model, options or MosaicOptions(), seed=seed)

@@ -14,7 +14,7 @@ from scs_eval.analyses.core.batching import map_with_backoff
 from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.inference import BATCH, predict_logits
-from scs_eval.analyses.core.inputs import as_examples, as_model
+from scs_eval.analyses.core.inputs import as_examples
 from scs_eval.analyses.core.labelled_images import ImageSet, LabelledImages
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.parallel import broadcast_from_main
@@ -58,8 +58,6 @@ class LocalisationRun:
     ) -> "LocalisationRun":  # fmt: skip
         """Raise whatever is wrong with the request before any mosaic is explained."""
         check_request(label=label, seed=seed)
-        given = as_examples(data)
-        model, data = as_model(model), ImageSet(given.images, given.labels, data.classes, given.indices)
         size = check_data(data, method)
         check_answer(model, data.images, classes=len(data.classes))
         positions = positions_of(mosaics, data.indices)
@@ -81,7 +79,8 @@ class LocalisationRun:
     def settings(self) -> dict[str, Any]:
         """What the scores depend on besides model and mosaics."""
         return {
-            "device": str(device_of(self.model)), "seed": self.explainer.options.seed,
+            **as_examples(self.data).settings, "device": str(device_of(self.model)),
+            "seed": self.explainer.options.seed,
             "protocol": self.options.protocol, "channels": self.explainer.channels,
             "setting": self.options.setting, "look": str(self.explainer.view), "smooth": self.scorer.smooth,
             "top": self.options.top, "method": self.explainer.method.name, "side": self.mosaics.side,
@@ -197,6 +196,16 @@ class RunState:
         if self.store and self.arrays:
             self.store.save(self.arrays)
             self.saved = time.monotonic()
+
+
+def as_image_set(model: nn.Module, images: Any, labels: Any = None) -> ImageSet:
+    """Whatever an analysis takes as its images, with the names of the classes, or the numbers of the model's logits."""
+    given = as_examples(images, labels)
+    check_images(given.images)
+    return ImageSet(
+        given.images, given.labels, given.class_names(model), given.indices, source=given.settings.get("data"),
+        seed=given.settings.get("data_seed"),
+    )  # fmt: skip
 
 
 def image_logits(model: nn.Module, images: Images, *, classes: int, progress: Progress | None = None) -> Tensor:

@@ -76,6 +76,7 @@ class SaliencyResult(Result):
         for name, of_maps in (("blank", lambda: flat.max(1) == 0), ("even", lambda: np.ptp(flat, axis=1) == 0)):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, of_maps())
+        super().__post_init__()
 
     @property
     def left_out_share(self) -> float | None:

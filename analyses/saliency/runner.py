@@ -65,6 +65,7 @@ def run(
     check_request(label=label, seed=seed)
     network, name = as_model(model), method_name(method)
     data = as_examples(images, labels, classes=classes)
+    check_images(data.images)
     names = data.class_names(network)
     _check(data, names, options.target)
     maps = _explain_blocks(network, data, names, options, method=name, seed=seed)  # raises for an unknown target
@@ -86,7 +87,6 @@ def run(
 
 def _check(data: Examples, classes: Sequence[str], target: str | int) -> None:
     """Raise one line about the first thing that is wrong, before any work."""
-    check_images(data.images)
     if data.labelled or target == "label":
         check_labels(data.labels, images=data.images, classes=classes)
     check_several_classes(classes)

@@ -90,7 +90,7 @@ def scorecard(
         )
     return Scorecard(
         label=label,
-        settings={"seed": seed, "preset": preset, "n": len(pictures), "batch_size": batch_size},
+        settings={**data.settings, "seed": seed, "preset": preset, "n": len(pictures), "batch_size": batch_size},
         eps=eps,
         norm=tried[0].norm,
         checks=tuple(tuple(check) for check in checks),  # type: ignore[misc]

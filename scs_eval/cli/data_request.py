@@ -86,9 +86,10 @@ class DataRequest:
 
 def data_settings(data: "ImageData", *, seed: int) -> dict[str, Any]:
     """What a result depends on in its images: where from, how many, which, and the seed that chose them."""
-    from scs_eval.report.provenance import fingerprint
+    from scs_eval.analyses.core.provenance import fingerprint
 
-    return {"data": data.source, "n": len(data), "indices_sha256": fingerprint(data.indices), "seed": seed}
+    which = {"data": data.source, "n": len(data), "indices_sha256": fingerprint(data.indices)}
+    return {**which, "data_seed": seed, "seed": seed}
 
 
 def targets_of(data: "ImageData", target: str) -> Any:

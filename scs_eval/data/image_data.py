@@ -22,6 +22,7 @@ class ImageData:
     classes: the names of the classes.
     indices: int64 (N,), the position of each image in the original set (CIFAR-10 test index, place in the folder).
     source: what the images came from: "sample", "cifar10:test", "cifar10:train" or the folder's path.
+    seed: by which they were chosen, if anyone chose.
 
     >>> import scs_eval, torch
     >>> images, labels, indices = torch.rand(4, 3, 32, 32), torch.tensor([0, 1, 0, 1]), torch.arange(4)
@@ -35,6 +36,7 @@ class ImageData:
     classes: tuple[str, ...]
     indices: torch.Tensor
     source: str
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("images", "labels", "indices"):

@@ -78,9 +78,9 @@ def load_data(
         return _files(opened, usable, n=n, seed=seed, size=size, resize=resize, skip_bad=skip_bad)
     if isinstance(opened.pixels, np.ndarray):
         images: Images = _array(opened.pixels, chosen := _choose(opened, usable, n=n, seed=seed), size)
-        return _data(opened, images, chosen)
+        return _data(opened, images, chosen, seed)
     dataset = open_dataset(opened.pixels, prepare=None if size is None else scale_pixels(size, resize))
-    return _data(opened, dataset.images.subset(chosen := _choose(opened, usable, n=n, seed=seed)), chosen)
+    return _data(opened, dataset.images.subset(chosen := _choose(opened, usable, n=n, seed=seed)), chosen, seed)
 
 
 def _usable(opened: Opened, only: Sequence[int] | None, exclude: Sequence[int] | None) -> NDArray[np.bool_]:
@@ -107,13 +107,14 @@ def _choose(opened: Opened, usable: NDArray[np.bool_], *, n: int | None, seed: i
     return choose(opened.labels, n=n, seed=seed, usable=usable)
 
 
-def _data(opened: Opened, images: Images, chosen: NDArray[np.int64]) -> ImageData:
+def _data(opened: Opened, images: Images, chosen: NDArray[np.int64], seed: int) -> ImageData:
     return ImageData(
         images=images,
         labels=torch.from_numpy(opened.labels[chosen]),
         classes=opened.classes,
         indices=torch.from_numpy(opened.indices[chosen]),
         source=opened.source,
+        seed=int(seed),
     )
 
 
@@ -151,7 +152,7 @@ def _files(
         chosen = _choose(opened, usable, n=n, seed=seed)
     shape = (size, size) if size is not None else common_size([reader.paths[i] for i in chosen])
     _report_skipped([reader.paths[i] for i in sorted(bad)])
-    return _data(opened, StreamedImages(reader, chosen, shape), chosen)
+    return _data(opened, StreamedImages(reader, chosen, shape), chosen, seed)
 
 
 def find_unreadable(reader: FileReader, numbers: Sequence[int]) -> dict[int, InputError]:

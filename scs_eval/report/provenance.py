@@ -1,6 +1,5 @@
 """How a result came about: enough to make it again."""
 
-import hashlib
 import platform
 import shlex
 import sys
@@ -9,15 +8,11 @@ from datetime import datetime, timezone
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from scs_eval import __version__
+from scs_eval.analyses.core.provenance import described_images
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SHORT = 12  # characters of a digest in a table
 
 
 def provenance(settings: Mapping[str, Any], *, command: Sequence[str]) -> dict[str, Any]:
@@ -40,19 +35,10 @@ def with_provenance(table: "pd.DataFrame", settings: Mapping[str, Any]) -> "pd.D
 
     So a table that left its folder still says what it is about. What a result does not know is left out.
     """
-    known = {
-        "data": settings.get("data"),
-        "data_indices": str(settings.get("indices_sha256", ""))[:SHORT] or None,
-        "data_seed": settings.get("seed") if "data" in settings else None,
-    }
-    return table.assign(**{name: value for name, value in known.items() if value is not None and name not in table})
+    known = described_images(settings)
+    return table.assign(**{name: value for name, value in known.items() if name not in table})
 
 
 def _versions() -> dict[str, str]:
     ours = {"python": platform.python_version(), "scs_eval": __version__}
     return ours | {name: version(name) for name in ("torch", "numpy")}
-
-
-def fingerprint(indices: ArrayLike) -> str:
-    """The sha256 of a list of whole numbers (as 8-byte little-endian): two runs saw the same images iff it is equal."""
-    return hashlib.sha256(np.asarray(indices).astype("<i8").tobytes()).hexdigest()

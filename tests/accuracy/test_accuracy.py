@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult, Known, accuracy
 from scs_eval.analyses.core.model_state import evaluating
+from scs_eval.analyses.core.provenance import fingerprint
 from scs_eval.cli.commands.accuracy import command
 from scs_eval.cli.output import folder_name
 from scs_eval.data import ImageData
@@ -24,7 +25,6 @@ from scs_eval.models.loading.load import Loaded
 from scs_eval.models.loading.sources import ModelSource, parse_sources
 from scs_eval.models.zoo.registry import create_model
 from scs_eval.report.model_facts import known_facts
-from scs_eval.report.provenance import fingerprint
 
 CLASSES = ("red", "green", "blue")
 
@@ -77,7 +77,8 @@ def test_parameters_and_settings() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 3))
     result = accuracy(model, IMAGES, LABELS, classes=CLASSES)
     assert result.parameters == 48 * 3 + 3
-    assert result.settings == {"device": "cpu", "batch_size": 250}
+    images = {"data": "array", "n": len(IMAGES), "indices_sha256": fingerprint(range(len(IMAGES)))}
+    assert result.settings == {**images, "device": "cpu", "batch_size": 250}
     assert result.seconds > 0
 
 

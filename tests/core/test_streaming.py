@@ -155,6 +155,38 @@ def test_localisation_gives_the_bits_of_a_tensor_and_chooses_its_own_grids(model
     assert scs_eval.localisation("rohrer25k_conv", load_data("sample", n=60), method="grad").asked == 500
 
 
+def test_tables_say_which_images_they_are_about(model, data):
+    few = load_data(data.source, n=7, seed=3)
+    known = scs_eval.accuracy(model, few).table().attrs
+    assert (known["data"], known["data_seed"]) == (data.source, 3)
+    again = scs_eval.calibration(model, few, bins=3).tables()
+    assert all(frame.attrs == known for frame in again.values())
+    others = scs_eval.accuracy(model, load_data(data.source, n=7, seed=4)).table().attrs
+    assert others["data_indices"] != known["data_indices"]
+    assert "data_seed" not in scs_eval.accuracy(model, few.images[:], few.labels).table().attrs  # nobody knows
+
+
+def test_localisation_takes_arrays_and_datasets_too():
+    sample = load_data("sample", n=60)
+
+    class Pairs(Dataset):
+        def __len__(self):
+            return 60
+
+        def __getitem__(self, index):
+            return sample.images[index], int(sample.labels[index])
+
+    options = scs_eval.MosaicOptions(side=2, count=2)
+    mosaics = scs_eval.select_mosaics({"m": "rohrer25k_conv"}, Pairs(), options)["m"]
+    whole = scs_eval.localisation("rohrer25k_conv", Pairs(), mosaics, method="grad")
+    arrays = sample.images.numpy(), sample.labels.numpy()
+    chosen = scs_eval.localisation("rohrer25k_conv", *arrays, method="grad")
+    assert chosen.asked == 500
+    counted = scs_eval.ImageData(sample.images, sample.labels, sample.classes, torch.arange(60), "counted")
+    again = scs_eval.localisation("rohrer25k_conv", counted, mosaics, method="grad")
+    np.testing.assert_array_equal(again.scores, whole.scores)
+
+
 def test_a_dataset_and_a_name_are_taken_as_they_are():
     sample = load_data("sample", n=6)
 

@@ -22,6 +22,7 @@ from results import make
 import scs_eval
 from scs_eval import __version__, load_data, load_model
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult
+from scs_eval.analyses.core.provenance import fingerprint
 from scs_eval.analyses.core.result import load_result
 from scs_eval.errors import InputError, check_name
 from scs_eval.files import newest
@@ -30,7 +31,6 @@ from scs_eval.report import folder
 from scs_eval.report.factors import with_factors
 from scs_eval.report.folder import available_target, check_target, foreign_file, replacing
 from scs_eval.report.markdown import markdown
-from scs_eval.report.provenance import fingerprint
 from scs_eval.report.write import FigureError, write_result
 
 FILES = {
