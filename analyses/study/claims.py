@@ -21,7 +21,7 @@ Results = Mapping[str, Mapping[str, Mapping[str, Result]]]  # part → analysis 
 SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
 ALL = "all"
 NOTHING = dict.fromkeys(("effect", "low", "high", "p_value", "standardised", "seeds_for_half"), np.nan)
-SHOWN = 4  # networks that a command names
+SHOWN = 12  # networks that a command names: all there are, unless a plan has very many
 
 
 @dataclass(frozen=True)
