@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ByPart = Mapping[str, Mapping[str, Mapping[str, Result]]]  # part → analysis → model → result
 RIGHT_ENOUGH = 0.6  # the SCS paper shows maps of networks that are right at least that often
-COLUMNS = 10  # networks in a figure of maps: as many as there are variants of an architecture
+COLUMNS = 6  # networks in a figure of maps
 PATTERN = "*?["
 
 
