@@ -20,6 +20,7 @@ from scs_eval.models.zoo.names import split_seed
 Results = Mapping[str, Mapping[str, Mapping[str, Result]]]  # part → analysis → model → result
 SUPPORTED, CONTRADICTED, UNDECIDED = "supported", "contradicted", "undecided"
 ALL = "all"
+DIRECTED = ("higher", "lower")  # expectations that a test decides; others ask whether the interval is within a margin
 NOTHING = dict.fromkeys(("effect", "low", "high", "p_value", "standardised", "seeds_for_half"), np.nan)
 SHOWN = 12  # networks that a command names: all there are, unless a plan has very many
 
@@ -43,24 +44,25 @@ class Evidence:
 def claim_table(claims: Sequence[Claim], results: Results, eps: Sequence[float]) -> pd.DataFrame:
     """A main row for every claim, over all parts that have pairs for it, and one for each part where there are several.
 
-    Holm's correction is over the main rows. Below 3 pairs of trainings a claim about layers stays undecided, and
-    `observed` says what these networks show.
+    Holm's correction is over the main rows of what should be higher or lower. Below 3 pairs of trainings a claim about
+    layers stays undecided, and `observed` says what these networks show.
     """
     rows = [row for number, claim in enumerate(claims, 1) for row in _rows(number, claim, results, eps)]
     table = pd.DataFrame(rows)
     if not len(table):
         return table
     table["p_holm"] = table["p_value"]
-    main = table["main"]
-    table.loc[main, "p_holm"] = holm(table.loc[main, "p_value"])
+    directed = table["expect"].isin(DIRECTED)  # else the interval decides, and p of "no difference" says nothing
+    table.loc[~directed, "p_holm"] = np.nan
+    table.loc[table["main"] & directed, "p_holm"] = holm(table.loc[table["main"] & directed, "p_value"])
     judged = [_judge(claims[row["number"] - 1], row) for _, row in table.iterrows()]
-    table.insert(3, "verdict", [verdict for verdict, _ in judged])
-    table.insert(4, "observed", [observed for _, observed in judged])
+    table.insert(4, "verdict", [verdict for verdict, _ in judged])
+    table.insert(5, "observed", [observed for _, observed in judged])
     return table
 
 
 def _rows(number: int, claim: Claim, results: Results, eps: Sequence[float]) -> Iterator[dict[str, Any]]:
-    names = {"number": number, "source": claim.source, "claim": claim.text}
+    names = {"number": number, "source": claim.source, "claim": claim.text, "expect": claim.expect}
     if claim.elsewhere:
         empty = {"n": 0, "trainings": 0, "scope": "", "test": "not part of this study"}
         yield {**names, "part": "", "main": True, "metric": "", **NOTHING, **empty, "command": claim.elsewhere}
@@ -168,7 +170,7 @@ def _judge(claim: Claim, row: "pd.Series[Any]") -> tuple[str, str]:
 
 def _shows(claim: Claim, row: "pd.Series[Any]") -> str:
     low, high, margin = row["low"], row["high"], claim.margin
-    if claim.expect in ("higher", "lower"):
+    if claim.expect in DIRECTED:
         if not row["p_holm"] <= LEVEL:
             return UNDECIDED
         return SUPPORTED if (row["effect"] > 0) == (claim.expect == "higher") else CONTRADICTED

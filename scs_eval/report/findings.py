@@ -23,17 +23,25 @@ def marks(plan: str) -> tuple[str, str]:
 
 def write_findings(claims: pd.DataFrame, plan: str, page: Path) -> Path:
     """Replace what stands between the marks of the plan, write the rows beside the page, and return their file."""
+    before, after = around(plan, page)
     first, last = marks(plan)
-    text = page.read_text(encoding="utf-8")
-    before, begun, rest = text.partition(first)
-    _, ended, after = rest.partition(last)
-    if not (begun and ended):
-        raise InputError(f"expected the lines {first!r} and {last!r} in {page}")
     rows = page.with_name(f"claims-{plan}.csv")
     rows.unlink(missing_ok=True)
     claims.to_csv(rows, index=False, float_format="%.4g", lineterminator="\n")
     write_text(page, f"{before}{first}\n\n{findings(pd.read_csv(rows))}\n{last}{after}")
     return rows
+
+
+def around(plan: str, page: Path) -> tuple[str, str]:
+    """What stands before and behind the sentences; raises for a page without the marks."""
+    first, last = marks(plan)
+    if not page.is_file():
+        raise InputError(f"expected a Markdown page, got {page}")
+    before, begun, rest = page.read_text(encoding="utf-8").partition(first)
+    _, ended, after = rest.partition(last)
+    if not (begun and ended):
+        raise InputError(f"expected the lines {first!r} and {last!r} in {page}")
+    return before, after
 
 
 def findings(claims: pd.DataFrame) -> str:

@@ -21,8 +21,8 @@ PAGE = "report.html"
 RULE = (
     "A claim about layers needs at least three pairs of networks that differ in the named factors and in nothing else: "
     'one architecture, seed and recipe. With fewer it stays undecided, and "observed" says what these networks show. '
-    "Holm's correction is over all claims. Pairs of several architectures count alike; the table of parts has each "
-    "alone."
+    "Holm's correction is over all claims that expect a direction. Pairs of several architectures count alike; the "
+    "table of parts has each alone."
 )
 FEW = "too few pairs of trainings to speak of layers"
 

@@ -202,7 +202,7 @@ def table(rows: dict[str, list[float]]) -> str:
 SAMPLES = f"{TRIALS:,} samples of each size ({COVERED:,} of bootstraps, {FAMILIES:,} comparisons, {RATIOS:,} ratios)"
 WORDS = (
     f"## Simulated\n\n{SAMPLES}; in per cent. Written by "
-    "`pytest -n 0 -m slow tests/core/test_statistics_simulation.py`,\n"
+    "`pytest -m slow tests/core/test_statistics_simulation.py`,\n"
     f"which fails above {100 * MOST_ERRORS:g} % of false alarms and below {100 * LEAST_COVERAGE:g} % of coverage.\n\n"
 )
 

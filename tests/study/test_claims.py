@@ -125,6 +125,16 @@ def test_holm_is_over_the_claims() -> None:
     assert three["p_holm"].tolist() == pytest.approx([3 * alone["p_value"]] * 3)
 
 
+def test_a_margin_has_no_share_in_the_correction() -> None:
+    """Its interval decides; p of "no difference" would only weaken the others."""
+    found, margin = results(4, gap=0.1), replace(CLAIM, expect="not lower", margin=0.5)
+    alone = claim_table([CLAIM], found, (0.01,)).iloc[0]
+    both = claim_table([CLAIM, margin], found, (0.01,))
+    assert both["p_holm"].iloc[0] == alone["p_holm"]
+    assert np.isnan(both["p_holm"].iloc[1])
+    assert both["verdict"].iloc[1] == "supported"
+
+
 def test_clean_accuracy_is_held_constant() -> None:
     """On images that both have right nobody is more accurate."""
     row = claim_table([replace(CLAIM, given="both right")], results(3, gap=0.2), (0.01,)).iloc[0]

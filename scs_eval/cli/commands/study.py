@@ -55,7 +55,7 @@ class StudyOptions:
     findings: Annotated[
         Path | None,
         "Also write the claims as sentences into this Markdown page, between the plan's marks, and the rows beside it.",
-        {"type": click.Path(path_type=Path, exists=True, dir_okay=False)},
+        {"type": click.Path(path_type=Path)},
     ] = None
 
 
@@ -96,10 +96,13 @@ def command(
       scs-eval study scs-paper --cluster slurm --jobs 40 --cluster-option slurm_partition=gpu
     """
     from scs_eval.analyses.study.plan import plan_text, read_plan
+    from scs_eval.report.findings import around, write_findings
 
     started, plan = time.time(), read_plan(plan_source)
     target = checked_out(out, analysis="study", names=[plan.name])
     plan = chosen_plan(plan, options, data)
+    if options.findings is not None:
+        around(plan.name, options.findings)  # raises before the work
     if cluster is not None:
         submit_shares(target, options.jobs, cluster, cluster_option)
         return
@@ -120,8 +123,6 @@ def command(
         more = {"device": device, "quick": options.quick, "seconds": round(time.time() - started, 1)}
         finish(result.with_settings({**data_settings(images, seed=seed), **more}), target)
         if options.findings is not None:
-            from scs_eval.report.findings import write_findings
-
             say(f"Claims: {write_findings(result.table(), plan.name, options.findings)}", err=True)
 
 
