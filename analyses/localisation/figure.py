@@ -202,6 +202,7 @@ def curves(shown: Sequence[tuple[str, str, pd.DataFrame]], *, floor: float) -> "
         ends.append((float(sizes[-1]), 100 * floor, f"chance {100 * floor:.1f}", style.GREY))
         first = min(float(curve["pixels"].iloc[0]) for _, _, curve in shown)
         ax.set(xscale="log", xlim=(first, sizes[-1]), ylim=(0, 102))
+        ax.xaxis.set_major_formatter("{x:g}")  # matplotlib's own are formulas, which the style does not read
         ax.set_xlabel(f"strongest pixels that count, of {' or '.join(f'{size:,}' for size in sizes)}")
         ax.set_ylabel("positive attribution\nin the right cell, %")
         style.label_ends(ax, ends)
