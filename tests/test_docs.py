@@ -58,6 +58,10 @@ RUN_BY = {
     r"scs-eval .*--plugin examples/": ("tests/plugins/test_examples.py", "examples"),
     r"python -m scs_eval.benchmarks.recipe_ablation": ("tests/training/test_recipe_ablation.py", "recipe_ablation"),
     r"python -m scs_eval.benchmarks.publish": ("tests/benchmarks/test_bench.py", "publish"),
+    r"python -m scs_eval.analyses.contributions.response_window": (
+        "tests/contributions/test_paper_figures.py",
+        "response_window.main",
+    ),
     r"python -m scs_eval.benchmarks.streaming": ("tests/core/test_streaming.py", "streaming"),
     r"python -m scs_eval.models.zoo.parameter_counts": ("tests/models/test_zoo.py", "parameter_counts"),
     r"python tests/helpers/defences.py": ("tests/scorecard/test_gallery.py", "defences"),
