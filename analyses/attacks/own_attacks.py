@@ -2,15 +2,16 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, overload
 
 from scs_eval.analyses.attacks.config import Attack, parse_attacks
 from scs_eval.analyses.attacks.kinds import ATTACKS, PASSED, AttackFunction, AttackKind, find_attack
-from scs_eval.errors import InputError, did_you_mean, several
+from scs_eval.errors import InputError, several
+from scs_eval.own_functions import check_traits, describe, register_function, renamed, trait_names
 
 AttackLike = str | Attack | AttackFunction
-TRAITS = tuple(item.name for item in fields(AttackKind) if item.name not in ("name", "function"))
+TRAITS = trait_names(AttackKind)
 
 
 @overload
@@ -36,32 +37,20 @@ def register_attack(attack: Any = None, name: str = "", **traits: Any) -> Any:
     >>> scs_eval.pgd(model, data, eps=[0.1, 0.5], attacks=["darker"], options=options).attacks
     ('darker',)
     """
-    if isinstance(attack, AttackKind):
-        return ATTACKS.add(name or attack.name, replace(attack, name=name or attack.name))
-    if attack is None or isinstance(attack, str):
-        return lambda function: register_attack(function, attack or name, **traits)
-    kind = as_kind(attack, name, **traits)
-    ATTACKS.add(kind.name, kind, origin=attack)
-    return attack
+    return register_function(ATTACKS, as_kind, attack, name, traits)
 
 
 def as_kind(function: Any, name: str = "", **traits: Any) -> AttackKind:
-    """The record of a plain function."""
-    if not callable(function) or inspect.isclass(function):
-        raise InputError(
-            f"expected an attack by name, an Attack or a function of (model, images, labels, eps), got {function!r:.60}"
-        )
-    if wrong := [trait for trait in traits if trait not in TRAITS]:
-        hint = did_you_mean(wrong[0], TRAITS, otherwise=f"traits are {', '.join(TRAITS)}", most=1)
-        raise InputError(f"an attack has no trait {wrong[0]!r}; {hint}")
-    called = name or getattr(function, "__name__", type(function).__name__)
-    if "-" in called:
-        raise InputError(f"expected an attack's name without a hyphen, which begins its options, got {called!r}")
-    text = (inspect.getdoc(function) or "").partition("\n")[0] if inspect.isroutine(function) else ""
-    kind = AttackKind(
-        name=called, source=getattr(function, "__module__", "") or "not said", does=text or "not said by its author",
-        reads=("steps",) if "steps" in inspect.signature(function).parameters else (), function=function,
-    )  # fmt: skip
+    """The record of a plain function; a record as it is."""
+    if isinstance(function, AttackKind):
+        return renamed(function, name)
+    expected = "an attack by name, an Attack or a function of (model, images, labels, eps)"
+    known = describe(function, name, expected=expected)
+    check_traits(traits, TRAITS, noun="an attack")
+    if "-" in known.name:
+        raise InputError(f"expected an attack's name without a hyphen, which begins its options, got {known.name!r}")
+    steps = ("steps",) if "steps" in inspect.signature(function).parameters else ()
+    kind = AttackKind(name=known.name, source=known.source, does=known.text, reads=steps, function=function)
     return replace(kind, **traits)
 
 

@@ -2,19 +2,26 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, overload
 
 from scs_eval.analyses.attribution.methods import CAPTUM, METHODS, PASSED, MapOptions, Method, find_method
-from scs_eval.errors import InputError, did_you_mean, several
+from scs_eval.errors import InputError, several
+from scs_eval.own_functions import (
+    NOT_SAID,
+    check_traits,
+    describe,
+    register_function,
+    renamed,
+    trait_names,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 MapFunction = Callable[..., "Tensor"]  # (model, images (N, 3, H, W), targets (N,)) -> (N, 3, H, W) or (N, H, W)
 MethodLike = str | Method | MapFunction
-TRAITS = tuple(item.name for item in fields(Method) if item.name not in ("name", "function", "rule", "own"))
-NOT_SAID = "not said by its author"
+TRAITS = trait_names(Method, "rule", "own")
 
 
 @overload
@@ -41,13 +48,7 @@ def register_method(method: Any = None, name: str = "", **traits: Any) -> Any:
     >>> torch.equal(maps, data.images - 0.5)
     True
     """
-    if isinstance(method, Method):
-        return METHODS.add(name or method.name, replace(method, name=name or method.name, own=True))
-    if method is None or isinstance(method, str):
-        return lambda function: register_method(function, method or name, **traits)
-    record = as_record(method, name, **traits)
-    METHODS.add(record.name, record, origin=method)
-    return method
+    return register_function(METHODS, as_record, method, name, traits)
 
 
 def method_name(method: MethodLike) -> str:
@@ -74,27 +75,21 @@ def as_method_names(methods: MethodLike | Sequence[MethodLike]) -> tuple[str, ..
 
 
 def as_record(function: Any, name: str = "", **traits: Any) -> Method:
-    """The record of a plain function or a class of captum.attr."""
-    if wrong := [trait for trait in traits if trait not in TRAITS]:
-        hint = did_you_mean(wrong[0], TRAITS, otherwise=f"traits are {', '.join(TRAITS)}", most=1)
-        raise InputError(f"a method has no trait {wrong[0]!r}; {hint}")
+    """The record of a plain function or a class of captum.attr; a record as it is."""
+    if isinstance(function, Method):
+        return renamed(function, name, own=True)
+    check_traits(traits, TRAITS, noun="a method")
     if inspect.isclass(function) and function.__module__.startswith("captum."):
         from scs_eval.analyses.attribution.captum_methods import method_of
 
         known = method_of(function)
         return replace(known, name=name or f"{CAPTUM}{function.__name__}", **traits)
-    if inspect.isclass(function) or not callable(function):
-        raise InputError(
-            f"expected a method by name, a function of (model, images, targets) or a class of captum.attr, "
-            f"got {function!r:.60}"
-        )
-    called = name or getattr(function, "__name__", type(function).__name__)
-    plain = PlainFunction(called, function)
-    measured = (inspect.getdoc(function) or "").partition("\n")[0] if inspect.isroutine(function) else ""
+    expected = "a method by name, a function of (model, images, targets) or a class of captum.attr"
+    said = describe(function, name, expected=expected)
+    plain = PlainFunction(said.name, function)
     known = Method(
-        name=called, label=called, source=getattr(function, "__module__", "") or NOT_SAID, function=plain,
-        measures=measured or NOT_SAID, fails=NOT_SAID, reads=("seed",) if plain.takes_seed else (),
-        shares_passes=False, own=True,
+        name=said.name, label=said.name, source=said.source, function=plain, measures=said.text, fails=NOT_SAID,
+        reads=("seed",) if plain.takes_seed else (), shares_passes=False, own=True,
     )  # fmt: skip
     return replace(known, **traits)
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from scs_eval.analyses.attribution.metric_records import METRICS, PASSED, Metric, MetricFunction, find_metric
-from scs_eval.errors import InputError, did_you_mean, several
+from scs_eval.errors import InputError, several
+from scs_eval.own_functions import check_traits, describe, register_function, renamed, trait_names
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 MetricLike = str | Metric | MetricFunction
-TRAITS = tuple(item.name for item in fields(Metric) if item.name not in ("name", "function", "family"))
+TRAITS = trait_names(Metric, "family")
 
 
 @overload
@@ -42,30 +43,16 @@ def register_metric(metric: Any = None, name: str = "", **traits: Any) -> Any:
     >>> result.tables()["own_metrics"]["metric"].unique().tolist()
     ['positive_share']
     """
-    if isinstance(metric, Metric):
-        return METRICS.add(name or metric.name, replace(metric, name=name or metric.name, family="own"))
-    if metric is None or isinstance(metric, str):
-        return lambda function: register_metric(function, metric or name, **traits)
-    record = as_record(metric, name, **traits)
-    METRICS.add(record.name, record, origin=metric)
-    return metric
+    return register_function(METRICS, as_record, metric, name, traits)
 
 
 def as_record(function: Any, name: str = "", **traits: Any) -> Metric:
-    """The record of a plain function."""
-    if not callable(function) or inspect.isclass(function):
-        raise InputError(
-            f"expected a metric by name or a function of (model, images, targets, maps), got {function!r:.60}"
-        )
-    if wrong := [trait for trait in traits if trait not in TRAITS]:
-        hint = did_you_mean(wrong[0], TRAITS, otherwise=f"traits are {', '.join(TRAITS)}", most=1)
-        raise InputError(f"a metric has no trait {wrong[0]!r}; {hint}")
-    called = name or getattr(function, "__name__", type(function).__name__)
-    text = (inspect.getdoc(function) or "").partition("\n")[0] if inspect.isroutine(function) else ""
-    record = Metric(
-        name=called, head=called, formula=text or "not said by its author", function=function,
-        source=getattr(function, "__module__", "") or "not said",
-    )  # fmt: skip
+    """The record of a plain function; a record as it is."""
+    if isinstance(function, Metric):
+        return renamed(function, name, family="own")
+    known = describe(function, name, expected="a metric by name or a function of (model, images, targets, maps)")
+    check_traits(traits, TRAITS, noun="a metric")
+    record = Metric(name=known.name, head=known.name, formula=known.text, function=function, source=known.source)
     return replace(record, **traits)
 
 

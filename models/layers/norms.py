@@ -122,17 +122,8 @@ class _RunningNorm(_Norm):
     running_var: Tensor
     num_batches_tracked: Tensor
 
-    def __init__(
-        self,
-        num_features: int,
-        *,
-        centred: bool = False,
-        bias: bool = False,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        scales: int | None = None,
-    ) -> None:
-        super().__init__(num_features, centred=centred, bias=bias, eps=eps, scales=scales)
+    def __init__(self, num_features: int, *, momentum: float = 0.1, **options: bool | float) -> None:
+        super().__init__(num_features, **options)  # type: ignore[arg-type]
         self.momentum = momentum
         self.register_buffer("running_mean", torch.zeros_like(self.weight, requires_grad=False))
         self.register_buffer("running_var", torch.ones_like(self.weight, requires_grad=False))

@@ -126,18 +126,8 @@ def test_the_error_of_a_known_population(truth: float) -> None:
 
 
 def test_command_result_and_figure(tmp_path: Path) -> None:
-    words = [
-        "calibration",
-        "rohrer100k_scs",
-        "rohrer100k_conv",
-        "-n",
-        "40",
-        "--bins",
-        "4",
-        "--out",
-        str(tmp_path / "o"),
-    ]
-    done = CliRunner().invoke(cli, words)
+    words = ["calibration", "rohrer100k_scs", "rohrer100k_conv", "-n", "40", "--bins", "4", "--out"]
+    done = CliRunner().invoke(cli, [*words, str(tmp_path / "o")])
     assert done.exit_code == 0, done.output
     result = load_result(tmp_path / "o")
     assert isinstance(result, CalibrationComparison)

@@ -8,30 +8,27 @@ from click.testing import CliRunner
 from scs_eval.cli.main import cli
 from scs_eval.errors import InputError
 
+OF_MAPS = [  # and of what images
+    (("--class", "aeroplane"), "did you mean airplane"),
+    (("--target", "brid"), "did you mean bird"),
+    (("--method", "gard"), "did you mean grad"),
+    (("--method", "guided-backprop"), "needs ReLU modules"),
+    (("-n", "1001"), "at most 1000"),
+    (("-n", "0"), "at least 1"),
+    (("--data", "no/such/folder"), "no/such/folder"),
+]
 REFUSED = {
     "saliency": [
-        (("--class", "aeroplane"), "did you mean airplane"),
+        *OF_MAPS,
         (("--indices", "123456"), "no image with index 123456"),
         (("--indices", "one"), "whole numbers"),
-        (("--target", "brid"), "did you mean bird"),
-        (("--method", "gard"), "did you mean grad"),
-        (("--method", "guided-backprop"), "needs ReLU modules"),
         (("--min-accuracy", "0.99"), "lower --min-accuracy"),
         (("--reduce", "median"), "expected reduce as one of max, mean"),
-        (("-n", "1001"), "at most 1000"),
-        (("-n", "0"), "at least 1"),
-        (("--data", "no/such/folder"), "no/such/folder"),
     ],
     "faithfulness": [
-        (("--class", "aeroplane"), "did you mean airplane"),
-        (("--target", "brid"), "did you mean bird"),
-        (("--method", "gard"), "did you mean grad"),
-        (("--method", "guided-backprop"), "needs ReLU modules"),
+        *OF_MAPS,
         (("--steps", "0"), "from 1 to 1024 steps"),
         (("--sigma", "-1"), "sigma as a finite number above 0"),
-        (("-n", "1001"), "at most 1000"),
-        (("-n", "0"), "at least 1"),
-        (("--data", "no/such/folder"), "no/such/folder"),
     ],
 }
 CASES = [(command, arguments, message) for command, cases in REFUSED.items() for arguments, message in cases]

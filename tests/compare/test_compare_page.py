@@ -22,15 +22,8 @@ from scs_eval import create_model, load_data
 from scs_eval.analyses.core.result import load_result
 from scs_eval.cli.main import cli
 from scs_eval.models.loading.load import weights_index
+from scs_eval.report.html import sheets
 from scs_eval.report.html.gallery import agreement, entries_of, gallery
-from scs_eval.report.html.sheets import (
-    change_sheet,
-    palettes_for,
-    picture_sheet,
-    signed_sheet,
-    size_sheet,
-    tile_side,
-)
 
 LABEL = "<script>document.write('owned')</script>"  # without an equals sign, which ends a label
 CLASS = "4 <img src=x onerror=alert(1)>"
@@ -53,24 +46,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     untrained = {"name": "rohrer25k_conv", "num_classes": "10"}
     save_file(create_model("rohrer25k_conv").state_dict(), base / "new.safetensors", metadata=untrained)
     words += [f"a name that is far too long for its column in a table={base / 'new.safetensors'}"]
-    words += [
-        "--data",
-        str(base / "images"),
-        "--analyses",
-        "accuracy,saliency,contributions,pgd",
-        "--eps",
-        "2/255,8/255",
-    ]
-    words += [
-        "--images",
-        "pgd=2",
-        "--images",
-        "saliency=24",
-        "--images",
-        "contributions=24",
-        "--out",
-        str(base / "out"),
-    ]
+    words += ["--data", str(base / "images"), "--out", str(base / "out")]
+    words += ["--analyses", "accuracy,saliency,contributions,pgd", "--eps", "2/255,8/255"]
+    words += ["--images", "pgd=2", "--images", "saliency=24", "--images", "contributions=24"]
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == 0, done.output
     return base / "out"
@@ -434,7 +412,7 @@ def tile_of(sheet, place: int) -> np.ndarray:
 def test_six_models_and_five_hundred_images_fit(folder):
     """Noise is what compresses worst; a tile of it times 500 images, and six models' maps, leaves 3 MB for the rest."""
     maps = 500 * 6 * 3
-    side, palettes = tile_side(32, maps), palettes_for(maps)
+    side, palettes = sheets.tile_side(32, maps), sheets.palettes_for(maps)
     assert side == 32, "as large as the images are"
     noise = np.random.default_rng(0).normal(size=(49, 32, 32))
     photographs = load_data("sample", n=49).images[:].numpy()
@@ -442,10 +420,10 @@ def test_six_models_and_five_hundred_images_fit(folder):
     costs = [
         len(sheet.uri) / 49
         for sheet in (
-            signed_sheet(noise, side=side, palettes=palettes),
-            size_sheet(np.abs(noise), side=side, palettes=palettes),
-            change_sheet(signs, side=side, palettes=palettes),
+            sheets.signed_sheet(noise, side=side, palettes=palettes),
+            sheets.size_sheet(np.abs(noise), side=side, palettes=palettes),
+            sheets.change_sheet(signs, side=side, palettes=palettes),
         )
     ]
-    pictures = len(picture_sheet(photographs, side=side, exact=palettes.exact).uri) / 49
+    pictures = len(sheets.picture_sheet(photographs, side=side, exact=palettes.exact).uri) / 49
     assert 500 * (6 * sum(costs) + pictures) < 7e6, (costs, pictures)

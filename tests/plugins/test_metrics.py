@@ -105,7 +105,7 @@ def test_quantus_gives_one_number_where_it_has_several():
 
 def test_quantus_in_faithfulness_explains_anew():
     result = scs_eval.faithfulness(convolutional(), IMAGES[:2], metrics=["quantus:RandomLogit"], **OPTIONS)
-    assert result.own_scores.shape == (3, 1, 2)
+    assert result.own_scores.shape == (4, 1, 2)
     with pytest.raises(InputError, match="needs masks"):
         scs_eval.faithfulness(convolutional(), IMAGES, metrics=["quantus:PointingGame"], **OPTIONS)
     with pytest.raises(InputError, match="no metric 'Sparsness'; did you mean Sparseness"):
