@@ -13,7 +13,16 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class Measured:
+    """What was measured, in which suite; unit: of its numbers, seconds, megabytes or points."""
+
+    suite: str
+    what: str
+    unit: str = "s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target(Measured):
     """One line of the table: ours against theirs, round by round, and what the ratio should be.
 
     faster: the ratio is theirs/ours and should be at least `goal`; else it is ours/theirs, at most `goal`.
@@ -21,14 +30,11 @@ class Target:
     why: what stands in the way, for the table where the target is missed.
     """
 
-    suite: str
-    what: str
     against: str
     goal: float
     faster: bool
     ours: tuple[float, ...]
     theirs: tuple[float, ...]
-    unit: str = "s"
     why: str = ""
 
     @property
@@ -49,15 +55,12 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class Growth(Measured):
     """How a cost grows: `cost` (seconds or megabytes, medians) at each `size`, and what is counted."""
 
-    suite: str
-    what: str
     counted: str
     sizes: tuple[float, ...]
     cost: tuple[float, ...]
-    unit: str = "s"
 
     @property
     def exponent(self) -> float:

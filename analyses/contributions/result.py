@@ -55,9 +55,9 @@ class ContributionsResult(Result):
 
     name = "contributions"
     axes: ClassVar = axes_of(
-        "kept, channel, row, column: images", "kept, input_channel, row, column: inputs",
-        "image: labels indices targets sizes", "image, rank: pair", "kept, logit, input_channel, row, column: rows",
-        "image, logit: logits sums", "image, logit, layer: biases",
+        "image: labels indices targets sizes", "image, rank: pair", "image, logit: logits sums",
+        "image, logit, layer: biases", "kept, channel, row, column: images", "kept, input_channel, row, column: inputs",
+        "kept, logit, input_channel, row, column: rows",
     )  # fmt: skip
     classes: tuple[str, ...]
     images: np.ndarray

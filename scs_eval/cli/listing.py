@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, TypeVar
 
 import click
@@ -9,9 +10,19 @@ import click
 Record = TypeVar("Record")
 
 
-def chosen_records(names: Sequence[str], known: Mapping[str, Record], find: Callable[[str], Record]) -> list[Record]:
-    """The records of those names, or all that are known."""
-    return [find(name) for name in names] if names else list(known.values())
+def list_command(name: str, known: Mapping[str, Record], find: Callable[[str], Record]) -> Callable[..., click.Command]:
+    """A command that lists records: its function gets those that are named, or all, and whether as JSON."""
+
+    def decorate(show: Callable[[list[Record], bool], None]) -> click.Command:
+        @click.argument("names", nargs=-1)
+        @click.option("--json", "as_json", is_flag=True, help="One JSON list, for programs.")
+        @wraps(show)
+        def listed(names: tuple[str, ...], as_json: bool) -> None:
+            show([find(name) for name in names] if names else list(known.values()), as_json)
+
+        return click.command(name)(listed)
+
+    return decorate
 
 
 def show_json(rows: Sequence[dict[str, Any]]) -> None:

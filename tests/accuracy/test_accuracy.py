@@ -12,6 +12,7 @@ import torch
 from click.testing import CliRunner
 from safetensors.torch import save_file
 from scipy import stats
+from small_networks import Lambda
 from torch import Tensor, nn
 
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult, Known, accuracy
@@ -106,15 +107,6 @@ def make_model(forward: Callable[[Tensor], Tensor] | None = None) -> nn.Sequenti
     if forward is not None:
         model.append(Lambda(forward))
     return model
-
-
-class Lambda(nn.Module):
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 def state(model: nn.Module) -> list[object]:

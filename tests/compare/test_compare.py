@@ -159,18 +159,18 @@ def test_gates_are_parsed(text, model, metric, sign, limit):
     assert (gate.model, gate.metric, gate.sign, gate.limit) == (model, metric, sign, pytest.approx(limit))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("accuracy", "expected --fail-if as"),
-        ("acuracy < 1", "did you mean accuracy"),
-        ("accuracy < __import__('os')", "expected a number"),
-        ("pgd@x < 1", "expected a number"),
-        ("b:accuracy < 1", "no model 'b'"),
-        ("accuracy < 0.5 < 1", "did you mean accuracy|no metric"),
-        ("accuracy == 1", "expected"),
-    ],
-)
+WRONG_GATES = {
+    "accuracy": "expected --fail-if as",
+    "acuracy < 1": "did you mean accuracy",
+    "accuracy < __import__('os')": "expected a number",
+    "pgd@x < 1": "expected a number",
+    "b:accuracy < 1": "no model 'b'",
+    "accuracy < 0.5 < 1": "did you mean accuracy|no metric",
+    "accuracy == 1": "expected",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG_GATES.items())
 def test_wrong_gates_are_refused(text, message):
     with pytest.raises(InputError, match=message):
         parse_gate(text, models=["a"], metrics=["accuracy", "pgd@8/255"])

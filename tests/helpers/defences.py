@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from small_networks import Lambda
 from torch import Tensor, nn
 
 from scs_eval import PgdOptions, load_data, load_model, pgd
@@ -22,17 +23,6 @@ from scs_eval.models.layers import SharpenedSDP2d
 TABLE = Path(__file__).parents[2] / "docs" / "gallery.csv"
 IMAGES, GRID = 64, np.linspace(0.002, 0.03, 15).tolist()
 CHANGED = 0.05  # of robust accuracy, mean over the grid: above that of the network behind the defence
-
-
-class Then(nn.Module):
-    """One function of images or logits as a layer."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, values: Tensor) -> Tensor:
-        return self.function(values)
 
 
 class Flip(torch.autograd.Function):
@@ -117,11 +107,11 @@ def linear() -> nn.Module:
 
 
 def before(function: Callable[[Tensor], Tensor]) -> Callable[[], nn.Module]:
-    return lambda: nn.Sequential(Then(function), load_model("rohrer100k_conv"))
+    return lambda: nn.Sequential(Lambda(function), load_model("rohrer100k_conv"))
 
 
 def behind(function: Callable[[Tensor], Tensor]) -> Callable[[], nn.Module]:
-    return lambda: nn.Sequential(load_model("rohrer100k_conv"), Then(function))
+    return lambda: nn.Sequential(load_model("rohrer100k_conv"), Lambda(function))
 
 
 class Exhibit(NamedTuple):

@@ -1,6 +1,8 @@
 """Small untrained networks, and the same network by the package `bcos` and by us."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from bcos.models import resnet as published
@@ -9,6 +11,18 @@ from bcos.modules import norms
 from torch import nn
 
 from scs_eval.models.zoo.registry import create_model
+
+
+class Lambda(nn.Module):
+    """A function of images or logits as a layer."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, values: Any) -> Any:
+        return self.function(values)
+
 
 GRIDS = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(5))
 TARGETS = torch.tensor([[0, 3, 2, 4], [1, 0, 4, 3]])

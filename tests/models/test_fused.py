@@ -55,6 +55,18 @@ def test_bcos_channels_last_matches_the_published_layer(b, max_out, place, dtype
 
 
 @pytest.mark.usefixtures("passes")
+@pytest.mark.parametrize("max_out", [1, 2])
+def test_bcos_gradients_have_gradients(max_out):
+    layer = BcosConv2d(3, 4, 3, b=1.7, max_out=max_out, dtype=torch.float64)
+    x = channels_last(torch.randn(2, 3, 6, 6, dtype=torch.float64)).requires_grad_()
+
+    def run(x, weight):
+        return torch.func.functional_call(layer, {"weight": weight}, (x,))
+
+    assert torch.autograd.gradgradcheck(run, (x, layer.weight))
+
+
+@pytest.mark.usefixtures("passes")
 @pytest.mark.parametrize("name", ["rohrer25k_scs", "rohrer25k_ssdp_relu_maxpool", "resnet20_bcos", "resnet20_scs_relu"])
 def test_explaining_changes_no_logit(name):
     model, x = create_model(name).eval(), torch.rand(2, 3, 32, 32)

@@ -109,13 +109,10 @@ class FastAligned(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of x and weight. Under create_graph the formula is differentiated instead."""
-        x, weight, kernels, responses, norm, _ = ctx.saved_tensors
-        plan = ctx.plan
         if torch.is_grad_enabled():
-            with explanation_mode(ctx.explain):
-                gradients = differentiable_backward(ctx, grad, lambda x, w: aligned_responses(x, w, plan), (x, weight))
-            return *gradients, None, None
-        share = None
+            return *differentiated(ctx, grad, explain=ctx.explain), None, None
+        x, _, kernels, responses, norm, _ = ctx.saved_tensors
+        plan, share = ctx.plan, None
         if ctx.explain:
             flow = _linear_gradient(responses, grad, plan)
         else:
@@ -128,6 +125,13 @@ class FastAligned(torch.autograd.Function):
             # dy/d‖patch‖ · ‖patch‖ = -share
             add_norm_gradient(grad_x, x, share.div_(norm).div_(norm).neg_(), plan.at)
         return grad_x, unit_by_unit(grad_weight, plan) if needs_weight else None, None, None
+
+
+def differentiated(ctx: Any, grad: Tensor, *, explain: bool) -> tuple[Tensor | None, ...]:
+    """Gradients of x and weight that can be differentiated themselves: those of the formula."""
+    x, weight, *_ = ctx.saved_tensors
+    with explanation_mode(explain):
+        return differentiable_backward(ctx, grad, lambda x, w: aligned_responses(x, w, ctx.plan), (x, weight))
 
 
 def kernel_by_kernel(weight: Tensor, plan: Plan) -> Tensor:

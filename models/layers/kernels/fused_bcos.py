@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from scs_eval.models.explain.checkpointing import mark
-from scs_eval.models.explain.dynamic_linear import explanation_mode
 from scs_eval.models.layers.convolution import convolution_backward, convolve, laid_out_like
 from scs_eval.models.layers.kernels import fused
-from scs_eval.models.layers.kernels.autograd import differentiable_backward, empty_map, wanted
-from scs_eval.models.layers.kernels.bcos import EPS, Plan, aligned_responses, kernel_by_kernel, unit_by_unit
+from scs_eval.models.layers.kernels.autograd import empty_map, wanted
+from scs_eval.models.layers.kernels.bcos import EPS, Plan, differentiated, kernel_by_kernel, unit_by_unit
 
 
 class FusedAligned(torch.autograd.Function):
@@ -32,12 +31,10 @@ class FusedAligned(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of x and weight. Under create_graph the formula is differentiated instead."""
-        x, weight, kernels, responses, norm, _ = ctx.saved_tensors
-        plan = ctx.plan
         if torch.is_grad_enabled():
-            with explanation_mode(False):
-                formula = lambda x, w: aligned_responses(x, w, plan)  # noqa: E731
-                return *differentiable_backward(ctx, grad, formula, (x, weight)), None
+            return *differentiated(ctx, grad, explain=False), None
+        x, _, kernels, responses, norm, _ = ctx.saved_tensors
+        plan = ctx.plan
         flow, grad_norm = fused.align_backward(responses, norm, fused.dense(grad), b=plan.b, eps=EPS, scale=plan.scale)
         needs_x, needs_weight = wanted(ctx, 0), wanted(ctx, 1)
         inner = fused.dense(x)

@@ -2,23 +2,18 @@
 
 from typing import Any
 
-import click
-
 from scs_eval.analyses.attacks.kinds import ATTACKS, AttackKind, find_attack
-from scs_eval.cli.listing import chosen_records, show_json, show_table
+from scs_eval.cli.listing import list_command, show_json, show_table
 
 
-@click.command("attacks")
-@click.argument("names", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="One JSON list, for programs.")
-def command(names: tuple[str, ...], as_json: bool) -> None:
+@list_command("attacks", ATTACKS, find_attack)
+def command(chosen: list[AttackKind], as_json: bool) -> None:
     """List the attacks: source, what they do, their norms, their usual budget, which options they heed.
 
     NAMES are some of them; without any, all. `pgd --attack` takes options behind hyphens (apgd-dlr-targeted,
     pgd-l2-40; targeted-malt begins with the class that a linear model has nearest), `autoattack` and `autoattack-malt`
     for the four of that name, and classes of other packages: torchattacks:NAME, foolbox:NAME.
     """
-    chosen = chosen_records(names, ATTACKS, find_attack)
     if as_json:
         show_json([_row(kind) for kind in chosen])
         return

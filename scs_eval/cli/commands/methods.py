@@ -2,22 +2,17 @@
 
 from typing import Any
 
-import click
-
 from scs_eval.analyses.attribution.methods import METHODS, Method, find_method
-from scs_eval.cli.listing import chosen_records, show_json, show_table
+from scs_eval.cli.listing import list_command, show_json, show_table
 
 
-@click.command("methods")
-@click.argument("names", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="One JSON list, for programs.")
-def command(names: tuple[str, ...], as_json: bool) -> None:
+@list_command("methods", METHODS, find_method)
+def command(chosen: list[Method], as_json: bool) -> None:
     """List the attribution methods: source, what a map measures, its cost, what it needs, where it fails.
 
     NAMES are some of them; without any, all. captum:NAME is a class of captum.attr (such as captum:GuidedGradCam),
     normgrad:LAYER is NormGrad at that module of the network.
     """
-    chosen = chosen_records(names, METHODS, find_method)
     if as_json:
         show_json([_row(method) for method in chosen])
     else:

@@ -2,21 +2,16 @@
 
 from typing import Any
 
-import click
-
 from scs_eval.analyses.attribution.metric_records import METRICS, Metric, find_metric
-from scs_eval.cli.listing import chosen_records, show_json, show_table
+from scs_eval.cli.listing import list_command, show_json, show_table
 
 
-@click.command("metrics")
-@click.argument("names", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="One JSON list, for programs.")
-def command(names: tuple[str, ...], as_json: bool) -> None:
+@list_command("metrics", METRICS, find_metric)
+def command(chosen: list[Metric], as_json: bool) -> None:
     """List the metrics of maps: what they measure, their source, which way is better, their cost.
 
     NAMES are some of them; without any, all. quantus:NAME is a class of Quantus.
     """
-    chosen = chosen_records(names, METRICS, find_metric)
     if as_json:
         show_json([_row(metric) for metric in chosen])
         return
