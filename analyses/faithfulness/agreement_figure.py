@@ -98,7 +98,7 @@ def _draw_controls(ax: "Axes", controls: "pd.DataFrame", agreement: Agreement) -
             ax.plot(means, range(len(names)), mark, ms=4, label=name, color=style.BLACK, mfc="none")
     wins = by_metric["control_wins"].sum().reindex(names)
     count = len(agreement.results)
-    words = [OWN_WORDS.get(name, name) + (f" ({won}/{count})" if won else "") for name, won in wins.items()]
+    words = [OWN_WORDS.get(str(name), str(name)) + (f" ({won}/{count})" if won else "") for name, won in wins.items()]
     ax.set_yticks(range(len(names)), words)
     for label, won in zip(ax.get_yticklabels(), wins, strict=True):
         label.set_color(style.RED if won else style.BLACK)
