@@ -31,11 +31,11 @@ class SearchResult(Result):
     model: str
     parameters: tuple[str, ...]
     states: tuple[str, ...]
+    planned: int
+    images: int
     values: np.ndarray
     accuracies: np.ndarray
     epochs: np.ndarray
-    planned: int
-    images: int
 
     @property
     def complete(self) -> np.ndarray:

@@ -166,19 +166,24 @@ def test_tables_say_which_images_they_are_about(model, data):
     assert "data_seed" not in scs_eval.accuracy(model, few.images[:], few.labels).table().attrs  # nobody knows
 
 
+class Pairs(Dataset):
+    """Images and labels as torch's datasets give them."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __len__(self):
+        return len(self.data.labels)
+
+    def __getitem__(self, index):
+        return self.data.images[index], int(self.data.labels[index])
+
+
 def test_localisation_takes_arrays_and_datasets_too():
     sample = load_data("sample", n=60)
-
-    class Pairs(Dataset):
-        def __len__(self):
-            return 60
-
-        def __getitem__(self, index):
-            return sample.images[index], int(sample.labels[index])
-
     options = scs_eval.MosaicOptions(side=2, count=2)
-    mosaics = scs_eval.select_mosaics({"m": "rohrer25k_conv"}, Pairs(), options)["m"]
-    whole = scs_eval.localisation("rohrer25k_conv", Pairs(), mosaics, method="grad")
+    mosaics = scs_eval.select_mosaics({"m": "rohrer25k_conv"}, Pairs(sample), options)["m"]
+    whole = scs_eval.localisation("rohrer25k_conv", Pairs(sample), mosaics, method="grad")
     arrays = sample.images.numpy(), sample.labels.numpy()
     chosen = scs_eval.localisation("rohrer25k_conv", *arrays, method="grad")
     assert chosen.asked == 500
@@ -189,15 +194,7 @@ def test_localisation_takes_arrays_and_datasets_too():
 
 def test_a_dataset_and_a_name_are_taken_as_they_are():
     sample = load_data("sample", n=6)
-
-    class Pairs(Dataset):
-        def __len__(self):
-            return 6
-
-        def __getitem__(self, index):
-            return sample.images[index], int(sample.labels[index])
-
-    by_name = scs_eval.accuracy("rohrer25k_conv", Pairs())
+    by_name = scs_eval.accuracy("rohrer25k_conv", Pairs(sample))
     loaded = scs_eval.accuracy(scs_eval.load_model("rohrer25k_conv"), sample.images.numpy(), sample.labels.numpy())
     same(by_name, loaded)
     assert by_name.settings["data"] == "Pairs"

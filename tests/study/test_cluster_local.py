@@ -16,20 +16,9 @@ from scs_eval.analyses.study.result import StudyResult
 PLAN = """
 title = "A small study"
 eps = "0.002,0.01"
-
-[[part]]
-name = "rohrer25k"
-models = ["rohrer25k_conv", "rohrer25k_scs"]
-sizes = { accuracy = 40, saliency = 8, pgd = 4 }
-options = { pgd = { scorecard = "none" } }
-
-[[claim]]
-source = "here"
-text = "SCS is sparser."
-metric = "sparseness"
-of = { layer = "scs", activation = "linear", pooling = "maxabspool" }
-against = { layer = "conv", activation = "relu", pooling = "maxpool" }
-"""
+part = [{ name = "rohrer25k", models = ["rohrer25k_conv", "rohrer25k_scs"], sizes = { accuracy = 40, saliency = 8, pgd = 4 }, options = { pgd = { scorecard = "none" } } }]
+claim = [{ source = "here", text = "SCS is sparser.", metric = "sparseness", of = { layer = "scs", activation = "linear", pooling = "maxabspool" }, against = { layer = "conv", activation = "relu", pooling = "maxpool" } }]
+"""  # noqa: E501
 PATIENCE = 300  # seconds: four processes start, one after the other on a busy machine
 
 

@@ -40,10 +40,10 @@ class NeuronsResult(Result):
         "feature, top, input_channel, row, column: inputs rows", "feature, top, layer: biases",
     )  # fmt: skip
     layer: str
-    kind: str
-    searched: int
     classes: tuple[str, ...]
+    kind: str
     features: tuple[str, ...]
+    searched: int
     vectors: np.ndarray
     sources: np.ndarray
     source_positions: np.ndarray
