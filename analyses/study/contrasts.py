@@ -73,7 +73,11 @@ def networks_at(labels: Sequence[str], levels: Mapping[str, Any]) -> list[str]:
     """Those of the networks that are at these levels; trained ones where nothing is said of that."""
     wanted = {"trained": True, **levels}
     networks = [network for label in labels if (network := network_of(label)) is not None]
-    return [one.label for one in networks if all(one.factor(name) == _level(level) for name, level in wanted.items())]
+    return [
+        network.label
+        for network in networks
+        if all(network.factor(name) == _level(level) for name, level in wanted.items())
+    ]
 
 
 def _counterpart(network: Network, levels: Mapping[str, Any]) -> tuple[Variant, int, bool]:

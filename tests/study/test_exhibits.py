@@ -66,6 +66,6 @@ def test_another_papers_numbers_come_from_the_plan() -> None:
 @pytest.mark.parametrize("plan", ["scs-paper", "bcos-paper"])
 def test_saved_results_of_the_plans_can_be_drawn(plan: str) -> None:
     saved = [exhibit for exhibit in read_plan(plan).exhibits if exhibit.kind == "saved"]
-    assert len(saved) == (3 if plan == "scs-paper" else 0)
+    assert len(saved) == (4 if plan == "scs-paper" else 0)
     for shown in make_exhibits(saved, Material({})):
         assert shown.draw is not None, shown.why_not
