@@ -34,7 +34,7 @@ def targets(settings: Settings, say: Say) -> Iterator[Target]:
         seconds = contest(
             {
                 "ours": lambda: _run("compare", *MODELS, out=next(outs), threads=settings.threads),
-                "theirs": lambda: [_run(*words, out=next(outs), threads=settings.threads) for words in alone()],
+                "theirs": lambda: _run_alone(outs, threads=settings.threads),
             },
             rounds=min(ROUNDS, settings.rounds),
             warmup=0,
@@ -48,7 +48,7 @@ def targets(settings: Settings, say: Say) -> Iterator[Target]:
 
 def alone() -> list[tuple[str, ...]]:
     """The words of each command; what has none of its own is a comparison of it alone."""
-    commands = []
+    commands: list[tuple[str, ...]] = []
     for name, entry in compared().items():
         if not entry.command:
             commands.append(("compare", *MODELS, "--analyses", name))
@@ -56,6 +56,11 @@ def alone() -> list[tuple[str, ...]]:
         options = ("--eps", EPS) if name == "pgd" else ("--method", "wx") if "method" in entry.needs else ()
         commands.append((name, *MODELS, *options, *(("-n", str(entry.size)) if entry.size else ())))
     return commands
+
+
+def _run_alone(outs: Iterator[Path], *, threads: int) -> None:
+    for words in alone():
+        _run(*words, out=next(outs), threads=threads)
 
 
 def _run(*words: str, out: Path, threads: int) -> None:

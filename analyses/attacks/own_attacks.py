@@ -49,8 +49,10 @@ def as_kind(function: Any, name: str = "", **traits: Any) -> AttackKind:
     check_traits(traits, TRAITS, noun="an attack")
     if "-" in known.name:
         raise InputError(f"expected an attack's name without a hyphen, which begins its options, got {known.name!r}")
-    steps = ("steps",) if "steps" in inspect.signature(function).parameters else ()
-    kind = AttackKind(name=known.name, source=known.source, does=known.text, reads=steps, function=function)
+    kind = AttackKind(
+        name=known.name, source=known.source, does=known.text, function=function,
+        reads=("steps",) if "steps" in inspect.signature(function).parameters else (),
+    )  # fmt: skip
     return replace(kind, **traits)
 
 

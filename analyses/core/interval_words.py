@@ -15,7 +15,7 @@ def named_interval(name: str, values: Iterable[Any]) -> dict[str, Any]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), plain, strict=True))
 
 
-def percent_words(estimate: float, low: float, high: float) -> str:
+def percent_words(estimate: Any, low: Any, high: Any) -> str:
     """`82.5 [80.1, 84.6]`; without an interval the estimate alone, without an estimate a dash."""
     if np.isnan(estimate):
         return "–"

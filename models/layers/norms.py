@@ -183,7 +183,7 @@ class AllNorm(_RunningNorm):
     dims = (0, 1, 2, 3)
 
     def __init__(self, num_features: int, **options: bool | float) -> None:
-        super().__init__(num_features, scales=1, **options)  # type: ignore[arg-type]
+        super().__init__(num_features, scales=1, **options)
 
 
 def _per_channel(values: Tensor) -> Tensor:

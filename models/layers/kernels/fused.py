@@ -94,7 +94,8 @@ def pooled_size(size: Sequence[int], pool: Pool | None) -> tuple[int, int]:
 @lru_cache(maxsize=1024)  # asking torch takes as long as the pooling of a small image
 def _pooled_size(size: tuple[int, ...], *window: tuple[int, int], ceil_mode: bool) -> tuple[int, int]:
     shape = torch.empty(1, 1, *size, device="meta")
-    down, across = nn.functional.max_pool2d(shape, *window, ceil_mode).shape[2:]
+    kernel, stride, padding, dilation = window
+    down, across = nn.functional.max_pool2d(shape, kernel, stride, padding, dilation, ceil_mode=ceil_mode).shape[2:]
     return down, across
 
 
