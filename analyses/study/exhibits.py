@@ -48,9 +48,13 @@ class Material:
         return self.results[part][analysis]
 
     def chosen(self, exhibit: Exhibit, analysis: str) -> Iterator[tuple[str, Result]]:
-        """The exhibit's networks in the order in which it names them, those of its first part first."""
+        """The exhibit's networks in the order in which it names them, those of its first part first.
+
+        A part is passed over where the study has none of it, as a method may serve no network; not if there is none.
+        """
         patterns = exhibit.models or self.wanted(exhibit) or ("*",)
-        for part in exhibit.parts:
+        there = [part for part in exhibit.parts if analysis in self.results.get(part, {})]
+        for part in there or exhibit.parts:
             models = self.of_part(part, analysis)
             labels = [label for pattern in patterns for label in models if fnmatchcase(label, pattern)]
             yield from ((label, models[label]) for label in dict.fromkeys(labels))

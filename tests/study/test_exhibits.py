@@ -48,6 +48,16 @@ def test_networks_without_weights_are_named() -> None:
     assert needed_words(()) == ""
 
 
+def test_a_part_without_results_does_not_hide_the_others() -> None:
+    """A method that serves no network leaves nothing; the exhibit has the other methods."""
+    both = Exhibit(name="F", words="w", kind="summary", analysis="accuracy", parts=("nothing", "rohrer25k"))
+    table = make_exhibits([both], material())[0].table
+    assert table is not None
+    assert len(table) == 3
+    alone = Exhibit(name="F", words="w", kind="summary", analysis="accuracy", parts=("nothing",))
+    assert make_exhibits([alone], material())[0].why_not.startswith("accuracy of nothing is not part of this study")
+
+
 def test_another_papers_numbers_come_from_the_plan() -> None:
     exhibit = Exhibit(
         name="T",
