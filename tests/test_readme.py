@@ -10,14 +10,19 @@ MAP = (ROOT / "README.md").read_text().partition("## The map of the code")[2].pa
 LINKS = re.findall(r"\]\(([^)#:]+)\)", MAP)
 
 
+TOPS = ("models", "analyses", "benchmarks", "scs_eval", "notebooks", "docs", "examples", "tests", ".ci", ".github")
+# A folder whose parts explain themselves: a test room is called as its room, a saved result as what it is of.
+WHOLE = ("tests", "analyses/study/saved", ".github")
+
+
 def test_every_folder_is_on_the_map():
-    tops = ("models", "analyses", "benchmarks", "scs_eval", "notebooks", "docs", "tests")
-    code = {path.parent for top in tops[:4] for path in (ROOT / top).rglob("*.py") if "__pycache__" not in path.parts}
-    folders = {str(path.relative_to(ROOT)) for path in code if not path.is_symlink()}
+    files = {path for top in TOPS for path in (ROOT / top).rglob("*.*") if path.suffix not in (".pyc", ".so")}
+    folders = {file.parent.relative_to(ROOT).as_posix() for file in files if file.is_file()}
     linked = {link.rstrip("/") for link in LINKS} | {str(Path(link).parent) for link in LINKS}
-    own = {name for name in folders if not name.startswith(("scs_eval/models", "scs_eval/analyses", "scs_eval/bench"))}
-    assert own - linked - {"scs_eval"} == set()
-    assert set(tops) - {"scs_eval", "models", "analyses"} <= linked
+    links = ("scs_eval/models", "scs_eval/analyses", "scs_eval/benchmarks")  # to the folders of that name
+    own = {name for name in folders if not name.startswith((*links, *(f"{top}/" for top in WHOLE)))}
+    missing = {name for name in own - linked if not set(name.split("/")) & {".ipynb_checkpoints", "__pycache__"}}
+    assert missing - {"scs_eval", "models", "analyses"} == set()
 
 
 def test_links_of_readme_and_contributing_lead_somewhere():
