@@ -39,7 +39,7 @@ Failure = Exception | None
 )
 @click.option(
     "--images", "pool", type=AT_LEAST_ONE,
-    help="Choose from this many images, evenly over the classes.  [default: all; of 224 pixels 1,000 take 0.6 GB]",
+    help="Choose from this many images, evenly over the classes.  [default: all]",
 )  # fmt: skip
 def command(
     request: Request,
