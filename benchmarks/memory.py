@@ -9,7 +9,7 @@ RESET = Path("/proc/self/clear_refs")
 _MEASURE = """
 import ctypes, gc, json, sys
 from pathlib import Path
-from scs_eval.cli.memory import keep_freed_memory
+from scs_eval.memory import keep_freed_memory
 keep_freed_memory()  # as every command does
 libc = ctypes.CDLL(None)
 def resident(key):

@@ -9,7 +9,7 @@ from pathlib import Path
 from scs_eval.benchmarks.contest import Settings
 from scs_eval.benchmarks.result import BenchResult
 from scs_eval.benchmarks.run import SUITES, bench
-from scs_eval.cli.memory import keep_freed_memory
+from scs_eval.memory import keep_freed_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 ELSEWHERE = ("strength", "autoattack")

@@ -160,8 +160,8 @@ def contest(words: list[str], plain: list[str], *, rounds: int) -> tuple[Medians
         for first in (number % 2 == 0, number % 2 == 1):
             watched[first].append(watch(words if first else plain))
     mine, theirs = watched[True], watched[False]
-    seconds = Medians.of([one.seconds for one in mine], [one.seconds for one in theirs])
-    return seconds, Medians.of([one.cpu_seconds for one in mine], [one.cpu_seconds for one in theirs])
+    seconds = Medians.of([run.seconds for run in mine], [run.seconds for run in theirs])
+    return seconds, Medians.of([run.cpu_seconds for run in mine], [run.cpu_seconds for run in theirs])
 
 
 OTHERS = {

@@ -20,13 +20,14 @@ ALLOWED = {
         "progress",
         "errors",
         "plugins",
+        "own_functions",
     },
     "data": {"data", "images", "datasets", "errors", "plugins"},
     "reference": {"reference", "errors"},
     "report": {"report", "analyses", "models", "reference", "files", "errors"},
     "training": {"training", "models", "data", "devices", "cluster", "checkpoint", "files", "progress", "errors"},
     "search": {"search", "training", "analyses", "models", "errors"},
-    "benchmarks": {"benchmarks", "images", "analyses", "training", "models", "data", "ranges", "errors"},
+    "benchmarks": {"benchmarks", "images", "analyses", "training", "models", "data", "ranges", "memory", "errors"},
 }
 # analyses/ is a house: a folder may import those of lower floors. What is not named here is a room, on the third.
 FLOORS = {

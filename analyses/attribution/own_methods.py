@@ -85,10 +85,10 @@ def as_record(function: Any, name: str = "", **traits: Any) -> Method:
         known = method_of(function)
         return replace(known, name=name or f"{CAPTUM}{function.__name__}", **traits)
     expected = "a method by name, a function of (model, images, targets) or a class of captum.attr"
-    said = describe(function, name, expected=expected)
-    plain = PlainFunction(said.name, function)
+    described = describe(function, name, expected=expected)
+    plain = PlainFunction(described.name, function)
     known = Method(
-        name=said.name, label=said.name, source=said.source, function=plain, measures=said.text, fails=NOT_SAID,
+        name=described.name, label=described.name, source=described.source, function=plain, measures=described.text, fails=NOT_SAID,
         reads=("seed",) if plain.takes_seed else (), shares_passes=False, own=True,
     )  # fmt: skip
     return replace(known, **traits)

@@ -123,7 +123,7 @@ class LazyGroup(click.Group):
 )  # fmt: skip
 def cli(debug: bool, plugin: tuple[str, ...]) -> None:
     """Find out what an image classifier looks at and how easily it breaks."""
-    from scs_eval.cli.memory import keep_freed_memory
+    from scs_eval.memory import keep_freed_memory
 
     keep_freed_memory()
 

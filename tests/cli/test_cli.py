@@ -135,7 +135,7 @@ def test_commands_keep_freed_memory(keep):
     script = f"""
 import ctypes
 from pathlib import Path
-from scs_eval.cli.memory import keep_freed_memory
+from scs_eval.memory import keep_freed_memory
 if {keep}: keep_freed_memory()
 def resident(): return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20
 libc, before = ctypes.CDLL(None), resident()
