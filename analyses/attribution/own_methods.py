@@ -88,8 +88,9 @@ def as_record(function: Any, name: str = "", **traits: Any) -> Method:
     described = describe(function, name, expected=expected)
     plain = PlainFunction(described.name, function)
     known = Method(
-        name=described.name, label=described.name, source=described.source, function=plain, measures=described.text, fails=NOT_SAID,
-        reads=("seed",) if plain.takes_seed else (), shares_passes=False, own=True,
+        name=described.name, label=described.name, source=described.source, function=plain,
+        measures=described.text, fails=NOT_SAID, reads=("seed",) if plain.takes_seed else (), shares_passes=False,
+        own=True,
     )  # fmt: skip
     return replace(known, **traits)
 
