@@ -14,11 +14,14 @@ from scs_eval.analyses.attacks.fab import run_fab
 from scs_eval.analyses.attacks.losses import loss_named
 from scs_eval.analyses.attacks.objective import Backward, Objective
 from scs_eval.analyses.attacks.pgd import Best, Pgd, StepCallback, run_gradient_attack
+from scs_eval.analyses.attacks.prospects import Prospects
 from scs_eval.analyses.attacks.square import run_square_attack
 from scs_eval.analyses.attacks.targets import target_order
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels, count_logits
 from scs_eval.errors import InputError
+
+IMAGES_AT_ONCE = 64  # whose restarts are made together
 
 
 class Attacked(NamedTuple):
@@ -53,7 +56,8 @@ def attack(
     seed, ids, draw: random numbers of an image follow from (seed, its id, its draw, restart) alone; ids default to
         0, 1 …, and `draw` tells repetitions apart (the sweep passes the position of ε).
     start: (n, 3, H, W) where the first restart of pgd, fgsm and apgd begins; where it is NaN, as without it.
-    stop_early: an image is left alone once misclassified; otherwise all steps and restarts are made.
+    stop_early: an image is left alone once misclassified, and by long runs of apgd, fab and square also where they
+        would not get there (`prospects.py`); otherwise all steps and restarts are made.
     backward: a context for the passes whose gradient is used (see `Objective`).
     callback: is called after each step with its number from 0 (the start), the positions of the images under way (m,),
         their points (m, 3, H, W) and losses (m,); in every restart again. Not with square or attacks from outside.
@@ -86,17 +90,29 @@ def _restarts(
     if settings.targeted:
         targets = target_order(objective, ball.centre, norm=settings.norm, malt=settings.malt)
     rows = torch.arange(len(ball.centre), device=ball.centre.device)
-    for restart in range(settings.restarts):
+    for restarts in _together(settings, alone=callback is not None or not stop_early):
         if stop_early:
             rows = rows[~best.is_adversarial[rows]]
-        if len(rows) == 0:
-            break
-        aim = objective if targets is None else objective.towards(targets[:, restart % targets.shape[1]])
-        begin = None if start is None or restart > 0 else start.to(ball.centre)[rows]
-        seeds, renumbered = _with(numbers, rows, restart), _renumbered(callback, rows)
-        run = _once(aim.of(rows), ball.of(rows), seeds, settings, begin, stop_early, renumbered)
-        best.record(rows, run.images, run.loss, run.is_adversarial)
+        for part in rows.split(IMAGES_AT_ONCE if len(restarts) > 1 else max(1, len(rows))):
+            copies, restart = part.repeat(len(restarts)), np.repeat(restarts, len(part))
+            begin = None if start is None or restarts[0] > 0 else start.to(ball.centre)[part]
+            seeds, renumbered = _with(numbers, copies, restart), _renumbered(callback, part)
+            image = copies if len(restarts) > 1 else None
+            aim = objective.of(copies)
+            if targets is not None:
+                aim = aim.towards(targets[copies, torch.from_numpy(restart).to(copies) % targets.shape[1]])
+            run = _once(aim, ball.of(copies), seeds, settings, begin, stop_early, renumbered, image)
+            for turn in torch.arange(len(copies), device=part.device).split(max(1, len(part))):
+                best.record(part, run.images[turn], run.loss[turn], run.is_adversarial[turn])
     return best
+
+
+def _together(settings: Attack, *, alone: bool) -> list[list[int]]:
+    """Numbers of restarts: the first, then all others at once, so that few images fill the passes through the model."""
+    every = list(range(settings.restarts))
+    if alone or settings.is_external:
+        return [[restart] for restart in every]
+    return [every[:1], every[1:]] if len(every) > 1 else [every]
 
 
 def _once(
@@ -107,8 +123,12 @@ def _once(
     start: Tensor | None,
     stop_early: bool,
     callback: StepCallback | None,
+    image: Tensor | None,
 ) -> Best:
-    """One start of one attack; an image's random numbers follow from its row of `numbers`."""
+    """One start of one attack; an image's random numbers follow from its row of `numbers`.
+
+    image: (n,) which rows are copies of one image.
+    """
     if settings.is_external:
         return run_external_attack(objective, ball, numbers, settings)
     draws = [np.random.default_rng(row) for row in numbers]
@@ -117,14 +137,18 @@ def _once(
     if settings.name == "fab":
         again = not settings.targeted and numbers[:, 3].any()  # a second start from the image would be the first
         begin = ball.random(draws) if again else ball.centre
-        return run_fab(objective, ball, begin, steps=settings.steps, stop_early=stop_early)
+        return run_fab(objective, ball, begin, steps=settings.steps, stop_early=stop_early, image=image)
     begin = ball.random(draws) if settings.random_start else ball.centre
     if start is not None:
         begin = torch.where(start.isnan(), begin, ball.project(start))
     rule = Apgd(ball, settings.steps) if settings.name == "apgd" else Pgd(settings.rel_step_size)
+    prospects = None
+    if stop_early and settings.name == "apgd" and not (settings.targeted and settings.loss == "ce"):  # 0 is success
+        prospects = Prospects(len(begin), steps=settings.steps, device=begin.device)
     return run_gradient_attack(
-        objective, ball, begin, rule, steps=settings.steps, stop_early=stop_early, callback=callback
-    )
+        objective, ball, begin, rule, steps=settings.steps, stop_early=stop_early, callback=callback,
+        image=image, prospects=prospects,
+    )  # fmt: skip
 
 
 def _objective(
@@ -158,10 +182,9 @@ def _numbers(seed: int, ids: Tensor | None, draw: int | Tensor, n: int) -> np.nd
     return numbers
 
 
-def _with(numbers: np.ndarray, rows: Tensor, restart: int) -> np.ndarray:
-    """(m, 4) seed, id, draw and restart of some images."""
-    chosen = numbers[rows.cpu().numpy()]
-    return np.column_stack([chosen, np.full(len(chosen), restart)])
+def _with(numbers: np.ndarray, rows: Tensor, restart: np.ndarray) -> np.ndarray:
+    """(m, 4) seed, id, draw and restart of some images, whose restarts are (m,)."""
+    return np.column_stack([numbers[rows.cpu().numpy()], restart])
 
 
 def _renumbered(callback: StepCallback | None, rows: Tensor) -> StepCallback | None:

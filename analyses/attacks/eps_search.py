@@ -1,7 +1,7 @@
 """The search for each image's smallest ε on a grid: guess, gallop, bisect.
 
-With a polish (`polish.py`) it is shorter: an attack well beyond the guess mostly succeeds at once, the polish looks for
-a nearer point, and the grid is searched on only where the polish did not come below a value of it.
+With a polish (`polish.py`) it is mostly not needed: the polish looks for the nearest point itself, beside the image,
+and only where it finds none is the grid searched.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from scs_eval.analyses.attacks.losses import margin
 from scs_eval.analyses.attacks.objective import Backward, Objective
 from scs_eval.analyses.attacks.polish import linear_step, polish
 from scs_eval.analyses.core.model_state import device_of
-from scs_eval.analyses.core.precision import wide
+from scs_eval.analyses.core.precision import wide, widest
 from scs_eval.analyses.core.validation import count_logits
 from scs_eval.progress import Progress
 
 POLISHED = ("pgd", "apgd")  # attacks that follow gradients for as long as it takes
-AHEAD = 5.0  # times the guess: where an attack that will be polished begins
+FARTHEST = 5.0  # times the guess: a point that the polish finds beyond is not trusted
 
 
 class SearchResult(NamedTuple):
@@ -71,21 +71,19 @@ class Search:
 
     def run(self, attacks: Sequence[Attack], *, independent: bool, polished: bool) -> SearchResult:
         """Let every attack lower the smallest ε that those before it left, or attack every ε afresh."""
-        guess = self._look_at_clean(attacks[0].norm)
+        norm = attacks[0].norm
+        self._look_at_clean(norm)
         to_polish = next((settings for settings in attacks if settings.name in POLISHED), None) if polished else None
         for number, settings in enumerate(attacks):
             if independent:
                 self._attack_every_eps(settings)
             else:
-                low = np.full(len(self.eps_index), -1)
-                if settings is to_polish:
-                    low = self._search_and_polish(settings, guess)
-                guessed = number == 0 and settings is not to_polish
-                first = np.searchsorted(self.grid, guess) if guessed else self.eps_index - 1
+                low = self._polish_beside(norm) if settings is to_polish else np.full(len(self.eps_index), -1)
+                first = np.searchsorted(self.grid, self.guess) if number == 0 else self.eps_index - 1
                 self._search(settings, first, low, final=number == len(attacks) - 1)
             self.eps_index_after = np.concatenate([self.eps_index_after, self.eps_index[None]])
         if to_polish is not None:
-            self._polish(to_polish.norm)
+            self._polish_found(norm)
         if not independent:
             self.is_adversarial = self.grid >= self.min_eps[:, None]
         self._decided(0)
@@ -93,60 +91,60 @@ class Search:
             self.min_eps, self.eps_index, self.eps_index_after, self.is_adversarial, self.attempts, self.images
         )
 
-    def _search_and_polish(self, settings: Attack, guess: np.ndarray) -> np.ndarray:
-        """Search until something succeeds, polish that; (n,) the position below which there is nothing to search.
+    def _polish_beside(self, norm: str) -> np.ndarray:
+        """Polish from beside the images; (n,) the position below which there is nothing to search.
 
-        Where the polish came below a value of the grid, it is trusted; where it did not, the gradient may be of no use.
+        Where it found a point it is trusted; where it did not, the gradient may be of no use.
         """
+        rows = (self.eps_index >= 0).nonzero()[0]
+        within = np.minimum(self.min_eps, np.minimum(FARTHEST * self.guess, self.grid[-1]))
+        found = rows[self._polish(rows, within[rows], self.start, norm)]
         low = np.full(len(self.eps_index), -1)
-        self._search(settings, np.searchsorted(self.grid, AHEAD * guess), low, until_success=True)
-        success = self.eps_index.copy()
-        self._polish(settings.norm)
-        return np.where(self.eps_index < success, self.eps_index - 1, low)
+        low[found] = self.eps_index[found] - 1
+        return low
 
-    def _polish(self, norm: str) -> None:
-        """Lower min_eps where there is a nearer point than the search's; of what was lowered since the last polish.
-
-        It starts where a linear model would be fooled, which `_look_at_clean` knows.
-        """
+    def _polish_found(self, norm: str) -> None:
+        """Polish what the search on the grid found, from there."""
         rows = ((self.eps_index >= 0) & (self.eps_index < self.polished_index)).nonzero()[0]
+        self._polish(rows, self.min_eps[rows], self.images, norm)
+
+    def _polish(self, rows: np.ndarray, within: np.ndarray, start: Tensor, norm: str) -> np.ndarray:
+        """Lower min_eps of some images where there is a misclassified point nearer than `within`; (m,) of which."""
         if len(rows) == 0:
-            return
+            return np.zeros(0, dtype=bool)
         at, device = torch.from_numpy(rows), device_of(self.model)
         objective = replace(self._margin(), labels=self.labels[at].to(device))
-        images, best, start = (part[at].to(device) for part in (self.clean, self.images, self.start))
-        points, radius = polish(objective, images, best, start, norm)
-        self.images[at] = points.to(self.images)
-        self.min_eps[rows] = np.minimum(self.min_eps[rows], radius.cpu().numpy())
-        self.eps_index[rows] = np.searchsorted(self.grid, self.min_eps[rows])
+        parts = (part[at].to(device) for part in (self.clean, self.images, start))
+        reach, radius = (torch.from_numpy(values).to(device, widest(device)) for values in (self.guess[rows], within))
+        points, nearest = polish(objective, *parts, reach, radius, norm)
+        nearer = (nearest < radius).cpu().numpy()
+        self.images[at[nearer]] = points[nearer].to(self.images)
+        self.min_eps[rows[nearer]] = nearest.cpu().numpy()[nearer]
+        self.eps_index[rows] = np.minimum(self.eps_index[rows], np.searchsorted(self.grid, self.min_eps[rows]))
         self.polished_index[rows] = self.eps_index[rows]
+        return nearer
 
     def _margin(self) -> Objective:
         """The margin of all images: below 0 where the model is right."""
         classes = count_logits(self.model, self.clean[:1])
         return Objective(self.model, classes, margin, self.labels.to(device_of(self.model)), None, self.backward)
 
-    def _look_at_clean(self, norm: str) -> np.ndarray:
-        """(n,) the ε that would fool a linear model: its margin over the dual norm of the margin's gradient."""
+    def _look_at_clean(self, norm: str) -> None:
+        """Which images are wrong already, and `guess` (n,), the ε that would fool a linear model, and its point."""
         objective = replace(self._margin(), backward=None, labels=self.labels.to(self.clean.device))
         evaluation = objective.evaluate(self.clean, gradient=True)
         assert evaluation.gradient is not None
         wrong = evaluation.is_adversarial.cpu().numpy()
         self.eps_index[wrong], self.min_eps[wrong], self.is_adversarial[wrong] = -1, 0, True
         guess, self.start = linear_step(self.clean, evaluation.loss, evaluation.gradient, norm, self.grid[-1])
-        return guess.cpu().numpy()
+        self.guess = guess.cpu().numpy()
 
-    def _search(
-        self, settings: Attack, first: np.ndarray, low: np.ndarray, *, final: bool = False, until_success: bool = False
-    ) -> None:
-        """Attack at `first`, gallop away from it until both sides are known, then close in on `low`, where it failed.
-
-        until_success: only where nothing has succeeded yet, and no further than to a success.
-        """
+    def _search(self, settings: Attack, first: np.ndarray, low: np.ndarray, *, final: bool) -> None:
+        """Attack at `first`, gallop away from it until both sides are known, close in on `low`, where it failed."""
         self.last_eps[:] = 0
-        tries, least = np.zeros(len(self.eps_index), dtype=np.int64), len(self.grid) if until_success else 0
+        tries = np.zeros(len(self.eps_index), dtype=np.int64)
         while True:
-            rows = ((self.eps_index >= least) & (self.eps_index - low > 1)).nonzero()[0]
+            rows = ((self.eps_index >= 0) & (self.eps_index - low > 1)).nonzero()[0]
             if final:
                 self._decided(len(rows))
             if len(rows) == 0:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from scs_eval.analyses.attacks.ball import Ball, distance
 from scs_eval.analyses.attacks.objective import Evaluation, Objective
-from scs_eval.analyses.attacks.pgd import Best
-from scs_eval.analyses.core.precision import wide
+from scs_eval.analyses.attacks.pgd import Best, copies_of
+from scs_eval.analyses.attacks.prospects import Prospects
+from scs_eval.analyses.core.precision import wide, widest
 
 MOST_BIAS = 0.1  # α_max: weight of the image's own projection
 BEYOND = 1.05  # η: how far to go, of the way to the hyperplane
@@ -20,24 +21,37 @@ INSIDE = 1 + 1e-6  # also for lengths measured in float32
 ITERATIONS = 10  # of Newton's method; the equation is piecewise linear, and few pixels reach 0 or 1
 
 
-def run_fab(objective: Objective, ball: Ball, start: Tensor, *, steps: int, stop_early: bool) -> Best:
-    """The best point of `steps` steps, each a gradient and a forward pass."""
+def run_fab(
+    objective: Objective, ball: Ball, start: Tensor, *, steps: int, stop_early: bool, image: Tensor | None = None
+) -> Best:
+    """The best point of `steps` steps, each a gradient and a forward pass.
+
+    image: (n,) which rows are copies of one image, that leave together. With stop_early an image is also given up
+    whose nearest misclassified point would not come into the ball (`prospects.py`).
+    """
     best, points = Best(ball.centre), start
     rows = torch.arange(len(points), device=points.device)
+    nearest = torch.full((len(points),), torch.inf, dtype=widest(points.device), device=points.device)
+    prospects = Prospects(len(points), steps=steps, device=points.device)
     for step in range(steps):
         here = objective.evaluate(points, gradient=True)
         if step == 0:
             best.record(rows, ball.project(points), here.loss, here.is_adversarial)
         points = _next_points(ball, points, here)
         there = objective.evaluate(points, gradient=False)
-        near = distance(ball.centre, points, ball.norm) <= ball.eps[:, 0, 0, 0] / INSIDE
-        success = there.is_adversarial & near
+        length = distance(ball.centre, points, ball.norm) * INSIDE / ball.eps[:, 0, 0, 0].clamp(min=1e-300)
+        nearest = torch.where(there.is_adversarial, nearest.minimum(length), nearest)
+        success = there.is_adversarial & (length <= 1)
         best.record(rows[success], points[success], there.loss[success], success[success])
         drawn_back = ball.centre + BACK * (points - ball.centre)
         points = torch.where(there.is_adversarial[:, None, None, None], drawn_back, points)
-        if stop_early and success.any():
-            left = (~success).nonzero()[:, 0]
+        leaving = success if image is None else copies_of(image[rows], success)
+        leaving = leaving | prospects.hopeless(step + 1, 1 - nearest)
+        if stop_early and leaving.any():
+            left = (~leaving).nonzero()[:, 0]
             rows, points, ball, objective = rows[left], points[left], ball.of(left), objective.of(left)
+            nearest = nearest[left]
+            prospects.keep(left)
         if len(rows) == 0:
             break
     return best

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from scs_eval.analyses.attacks.ball import Ball
 from scs_eval.analyses.attacks.objective import Evaluation, Objective
+from scs_eval.analyses.attacks.prospects import Prospects
 from scs_eval.analyses.core.precision import wide, widest
 
 StepCallback = Callable[[int, Tensor, Tensor, Tensor], None]
@@ -67,8 +68,13 @@ def run_gradient_attack(
     steps: int,
     stop_early: bool,
     callback: StepCallback | None,
+    image: Tensor | None = None,
+    prospects: Prospects | None = None,
 ) -> Best:
-    """The best of the start and the points after each step."""
+    """The best of the start and the points after each step.
+
+    image: (n,) which rows are copies of one image, that leave together. prospects: whom to give up.
+    """
     best, points = Best(ball.centre), start
     rows = torch.arange(len(start), device=start.device)
     for step in range(steps + 1):
@@ -76,12 +82,22 @@ def run_gradient_attack(
         best.record(rows, points, evaluation.loss, evaluation.is_adversarial)
         if callback is not None:
             callback(step, rows, points, evaluation.loss)
-        if stop_early and evaluation.is_adversarial.any():
-            left = (~evaluation.is_adversarial).nonzero()[:, 0]
+        leaving = evaluation.is_adversarial if image is None else copies_of(image[rows], evaluation.is_adversarial)
+        if prospects is not None:
+            leaving = leaving | prospects.hopeless(step, best.loss[rows])
+        if stop_early and leaving.any():
+            left = (~leaving).nonzero()[:, 0]
             rows, points, ball, objective = rows[left], points[left], ball.of(left), objective.of(left)
             evaluation = Evaluation(*(None if part is None else part[left] for part in evaluation))  # type: ignore[arg-type]
-            rule.keep(left)
+            for state in (rule, prospects):
+                if state is not None:
+                    state.keep(left)
         if step == steps or len(rows) == 0:
             break
         points = rule.move(step, points, evaluation, ball)
     return best
+
+
+def copies_of(image: Tensor, chosen: Tensor) -> Tensor:
+    """(m,) which rows are of an image (m,) one of whose rows is chosen (m,)."""
+    return torch.isin(image, image[chosen])

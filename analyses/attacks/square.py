@@ -1,8 +1,9 @@
 """Square attack: random search by squares, without gradients (Andriushchenko et al. 2020).
 
-A query repaints a random square and is kept if the loss grew. The square's share of the image halves from 0.8 at fixed
-parts of the budget. L∞ (algorithm 2): the square becomes ±ε, a sign per channel; at first, vertical stripes do. L2
-(algorithm 3): the square takes what another square gives up, and what is left of ε, in a bulge of either sign.
+A query repaints a random square and is kept if the loss grew; after the first hundred, the best of five is. The
+square's share of the image halves from 0.8 at fixed parts of the budget. L∞ (algorithm 2): the square becomes ±ε, a
+sign per channel; at first, vertical stripes do. L2 (algorithm 3): the square takes what another square gives up, and
+what is left of ε, in a bulge of either sign.
 """
 
 import numpy as np
@@ -12,34 +13,54 @@ from torch import Tensor
 from scs_eval.analyses.attacks.ball import Ball
 from scs_eval.analyses.attacks.objective import Objective
 from scs_eval.analyses.attacks.pgd import Best
+from scs_eval.analyses.attacks.prospects import Prospects
 from scs_eval.analyses.core.precision import wide, widest
 
 _SHARE = 0.8
 _HALVINGS = (0.001, 0.005, 0.02, 0.1, 0.2, 0.4, 0.6, 0.8)  # parts of the budget
 _TILES = 5  # per side, of the first L2 point
 _AT_ONCE = 100  # queries whose random numbers are drawn together
+_ONE_BY_ONE = 100  # queries at the beginning, when many gain
+_BLOCK = 5  # queries after that which begin at the same point; it divides the two above
 
 
 def run_square_attack(
     objective: Objective, ball: Ball, draws: list[np.random.Generator], *, steps: int, stop_early: bool
 ) -> Best:
-    """The best point of `steps` queries."""
+    """The best point of `steps` queries.
+
+    With stop_early an image that would not get there is also given up (`prospects.py`).
+    """
     best, points = Best(ball.centre), _first(ball, draws)
-    rows = torch.arange(len(points), device=points.device)
-    for query in range(steps):
-        evaluation = objective.evaluate(points, gradient=False)
-        best.record(rows, points, evaluation.loss, evaluation.is_adversarial)
-        if stop_early and evaluation.is_adversarial.any():
-            left = (~evaluation.is_adversarial).nonzero()[:, 0]
+    rows, made = torch.arange(len(points), device=points.device), 1
+    prospects = Prospects(len(points), steps=steps, device=points.device)
+    repaint = repaint_linf if ball.norm == "linf" else repaint_l2
+    _record(best, rows, points, objective)
+    while True:
+        leaving = best.is_adversarial[rows] | prospects.hopeless(made - 1, best.loss[rows])
+        if stop_early and leaving.any():
+            left = (~leaving).nonzero()[:, 0]
             rows, ball, objective = rows[left], ball.of(left), objective.of(left)
-        if len(rows) == 0:
-            break
-        if query % _AT_ONCE == 0:
-            numbers = _numbers(draws, ball.centre)
-        side = side_at(query / steps, ball)
-        repaint = repaint_linf if ball.norm == "linf" else repaint_l2
-        points = ball.project(repaint(ball, best.images[rows], side, numbers[rows, query % _AT_ONCE]))
-    return best
+            prospects.keep(left)
+        if len(rows) == 0 or made >= steps:
+            return best
+        first = (made - 1) % _AT_ONCE
+        if first == 0:
+            numbers = _numbers(draws, best.images)
+        block = min(1 if made <= _ONE_BY_ONE else _BLOCK, steps - made)
+        copies = torch.arange(len(rows), device=rows.device).repeat(block)
+        chosen = numbers[rows, first : first + block].transpose(0, 1).flatten(0, 1)
+        balls, side = ball.of(copies), side_at((made - 1) / steps, ball)
+        points = balls.project(repaint(balls, best.images[rows[copies]], side, chosen))
+        _record(best, rows[copies], points, objective.of(copies))
+        made += block
+
+
+def _record(best: Best, rows: Tensor, points: Tensor, objective: Objective) -> None:
+    """Note the points (k m, 3, H, W), k in turn for each of m images, `rows` (k m,)."""
+    evaluation, images = objective.evaluate(points, gradient=False), len(rows.unique())
+    for part in torch.arange(len(rows), device=rows.device).split(images):
+        best.record(rows[part], points[part], evaluation.loss[part], evaluation.is_adversarial[part])
 
 
 def side_at(progress: float, ball: Ball) -> int:

@@ -88,7 +88,8 @@ def sweep(
     ids: (n,) what random numbers of an image follow from besides the seed; 0, 1 … by default.
     batch_size: images under way together; a matter of memory and of speed (more is faster), not of the result.
     independent: attack every ε afresh, as loops around torchattacks do; nothing is polished.
-    polished: after pgd and apgd, go below the grid's value; other attacks (fgsm, square …) are what they are.
+    polished: with pgd and apgd, go below the grid's value; other attacks (fgsm, square …) are what they are, and at a
+        single ε the question is only whether they succeed.
     progress: is told how many more images are decided.
     checkpoint: a file to resume from and to write after every `checkpoint_every` batches; for this sweep alone.
     summarise: what is to be known of adversarial images that are not kept, asked batch by batch where they are found.
@@ -98,7 +99,7 @@ def sweep(
     grid, attacks = check_grid(eps), check_attacks(attacks)
     check_images(images)
     ids = torch.arange(len(images)) if ids is None else ids
-    polished = polished and not independent and any(settings.name in POLISHED for settings in attacks)
+    polished = polished and not independent and len(grid) > 1 and any(settings.name in POLISHED for settings in attacks)
     if batch_size < 1 or checkpoint_every < 1:
         raise InputError(f"expected batches of at least 1, got batch size {batch_size}, every {checkpoint_every}")
     with evaluating(model):
