@@ -77,7 +77,8 @@ def corruptions(
         ]
         return np.stack(rows).swapaxes(0, 1)
 
-    key = fingerprint(model, (data.images, truth, data.indices), (chosen, seed, source_name, reference_name))
+    others = [fingerprint(network, (), reference_name) for network in networks[1:]]
+    key = fingerprint(model, (data.images, truth, data.indices), (chosen, seed, source_name, others))
     kept = Checkpoint(checkpoint, key) if checkpoint else None
     with evaluating(model), evaluating(networks[-1]), torch.inference_mode():
         outcomes = _resumed(right, len(truth), images_at_once(data.images, batch_size), kept, progress)

@@ -3,8 +3,10 @@
 import click
 
 from scs_eval.analyses.certify.options import CertifyOptions
+from scs_eval.cli.output import folder_name
 from scs_eval.cli.params import options_from
 from scs_eval.cli.request import Request, request_options
+from scs_eval.cli.resume import resumable
 from scs_eval.progress import progress
 
 DEFAULT_N = 50
@@ -29,7 +31,7 @@ def command(request: Request, options: CertifyOptions) -> None:
       scs-eval certify rohrer100k_scs --sigma 0.06 --sigma 0.12 --sigma 0.25 --no-attack -n 200
       scs-eval certify mine.safetensors --sigma 0.25 --samples 100000 --data cifar10 -n 500
     """
-    with request.open() as session:
+    with request.open() as session, resumable(request) as parts:
         from scs_eval.analyses.certify import certify
         from scs_eval.analyses.core.result import side_by_side
 
@@ -41,6 +43,7 @@ def command(request: Request, options: CertifyOptions) -> None:
                 result = certify(
                     named.model, data.images, data.labels, classes=data.classes, options=options,
                     indices=data.indices, label=name, seed=request.seed, progress=advance,
+                    checkpoint=parts / f"{folder_name([name])}.npz",
                 )  # fmt: skip
             results.append(result.with_settings(session.settings(data)))
         session.finish(side_by_side(results, label=request.out.name))

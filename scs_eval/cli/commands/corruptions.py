@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from scs_eval.cli.output import folder_name
 from scs_eval.cli.params import COUNT, PATH, options_from
 from scs_eval.cli.request import Request, Session, request_options
+from scs_eval.cli.resume import resumable
 from scs_eval.progress import progress
 
 if TYPE_CHECKING:
@@ -54,20 +56,20 @@ def command(request: Request, options: CorruptionOptions) -> None:
     from scs_eval.analyses.corruptions.corrupt import CORRUPTIONS
 
     names = check_names(options.names or tuple(CORRUPTIONS))
-    with request.open() as session:
+    with request.open() as session, resumable(request) as parts:
         from scs_eval.analyses.core.result import side_by_side
 
         results = []
         for name in session.models:
             data = session.images(name, default_n=DEFAULT_N)
             with progress(name, len(data)) as advance:
-                work = partial(run, session, name, data, replace(options, names=names), advance)
+                work = partial(run, session, name, data, replace(options, names=names), parts, advance)
                 results.append(session.result(work, name))
         session.finish(side_by_side(results, label=request.out.name))
 
 
 def run(
-    session: Session, name: str, data: "ImageData", options: CorruptionOptions, advance: Any
+    session: Session, name: str, data: "ImageData", options: CorruptionOptions, parts: Path, advance: Any
 ) -> "CorruptionsResult":
     """One model, beside its reference if that is trained."""
     from scs_eval.analyses.corruptions import corruptions
@@ -84,6 +86,6 @@ def run(
     result = corruptions(
         named.model, data.images, data.labels, classes=data.classes, names=options.names,
         reference=reference, reference_name=reference_name, indices=data.indices, label=name, seed=session.request.seed,
-        batch_size=options.batch_size, progress=advance, **more,
+        batch_size=options.batch_size, progress=advance, checkpoint=parts / f"{folder_name([name])}.npz", **more,
     )  # fmt: skip
     return result.with_settings(session.settings(data))

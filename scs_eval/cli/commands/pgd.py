@@ -1,9 +1,7 @@
 """`scs-eval pgd`: accuracy against ε, and whether to believe it."""
 
 import hashlib
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +13,7 @@ from scs_eval.analyses.pgd.options import Card, PgdOptions
 from scs_eval.cli.output import folder_name, say
 from scs_eval.cli.params import COUNT, EPS, Radii, options_from
 from scs_eval.cli.request import Request, Session, request_options
+from scs_eval.cli.resume import resumable
 from scs_eval.errors import InputError
 from scs_eval.progress import Advance, progress
 
@@ -92,8 +91,7 @@ def command(
       scs-eval pgd --attack apgd-ce --attack apgd-dlr --preset full --data cifar10 -n 1000
     """
     chosen = choose_attacks(attacks, **attack_options)
-    parts = request.out.with_name(f".{request.out.name}.partial")
-    with request.open() as session, resumable(parts):
+    with request.open() as session, resumable(request) as parts:
         from scs_eval.analyses.core.result import side_by_side
         from scs_eval.analyses.pgd.runner import count_steps
 
@@ -106,8 +104,6 @@ def command(
         for result in results:
             complain(result)
         session.finish(side_by_side(results, label=request.out.name))
-        if request.only is None:
-            shutil.rmtree(parts, ignore_errors=True)
 
 
 def run(
@@ -159,17 +155,6 @@ def part_of(folder: Path, name: str, *settings: object) -> Path:
     """Where the unfinished sweep of a model with these settings is kept: another request must not go on from it."""
     digest = hashlib.sha256(repr((name, *settings)).encode()).hexdigest()[:8]
     return folder / f"{folder_name([name])}-{digest}.npz"
-
-
-@contextmanager
-def resumable(folder: Path) -> Iterator[None]:
-    """Say how to go on after Ctrl-C."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if folder.is_dir() and any(folder.iterdir()):
-            say(f"What is done so far is kept in {folder}; the same command goes on from there.", err=True)
-        raise
 
 
 def complain(result: "PgdResult") -> None:
