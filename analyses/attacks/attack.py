@@ -56,7 +56,7 @@ def attack(
     seed, ids, draw: random numbers of an image follow from (seed, its id, its draw, restart) alone; ids default to
         0, 1 …, and `draw` tells repetitions apart (the sweep passes the position of ε).
     start: (n, 3, H, W) where the first restart of pgd, fgsm and apgd begins; where it is NaN, as without it.
-    stop_early: an image is left alone once misclassified, and by long runs of apgd, fab and square also where they
+    stop_early: an image is left alone once misclassified, and by long runs of apgd and fab also where they
         would not get there (`prospects.py`); otherwise all steps and restarts are made.
     backward: a context for the passes whose gradient is used (see `Objective`).
     callback: is called after each step with its number from 0 (the start), the positions of the images under way (m,),
@@ -93,6 +93,8 @@ def _restarts(
     for restarts in _together(settings, alone=callback is not None or not stop_early):
         if stop_early:
             rows = rows[~best.is_adversarial[rows]]
+        if len(rows) == 0:
+            break
         for part in rows.split(IMAGES_AT_ONCE if len(restarts) > 1 else max(1, len(rows))):
             copies, restart = part.repeat(len(restarts)), np.repeat(restarts, len(part))
             begin = None if start is None or restarts[0] > 0 else start.to(ball.centre)[part]

@@ -14,7 +14,7 @@ from scs_eval.analyses.attacks.ball import distance, dual_norm
 from scs_eval.analyses.attacks.objective import Objective
 from scs_eval.analyses.core.precision import wide
 
-MOST_STEPS = 40
+MOST_STEPS = 36
 LONGEST, SHORTEST = 2.0, 0.2  # a step as a share of the radius: the first, and that below which an image is left alone
 AGAIN = 1.0  # the first step of the second start
 LONGER, SHORTER = 1.3, 0.83  # its factor after a step with gain, and after one without
@@ -23,7 +23,7 @@ BEYOND = 0.02  # how far beyond the linearised boundary to aim, times the step's
 NEAREST = 0.5  # of the best radius: as far as one step trusts the linearisation
 MEMORY = 0.8  # weight of earlier directions
 SOFT = 4.0  # L∞: pixels whose gradient is at least the mean over this make a whole step
-ALIKE = 1.15  # a second class is tried where a linear model would reach it within this much of the nearest one's ε
+ALIKE = 1.1  # a second class is tried where a linear model would reach it within this much of the nearest one's ε
 
 
 def polish(

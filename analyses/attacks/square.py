@@ -13,7 +13,6 @@ from torch import Tensor
 from scs_eval.analyses.attacks.ball import Ball
 from scs_eval.analyses.attacks.objective import Objective
 from scs_eval.analyses.attacks.pgd import Best
-from scs_eval.analyses.attacks.prospects import Prospects
 from scs_eval.analyses.core.precision import wide, widest
 
 _SHARE = 0.8
@@ -27,21 +26,15 @@ _BLOCK = 5  # queries after that which begin at the same point; it divides the t
 def run_square_attack(
     objective: Objective, ball: Ball, draws: list[np.random.Generator], *, steps: int, stop_early: bool
 ) -> Best:
-    """The best point of `steps` queries.
-
-    With stop_early an image that would not get there is also given up (`prospects.py`).
-    """
+    """The best point of `steps` queries."""
     best, points = Best(ball.centre), _first(ball, draws)
     rows, made = torch.arange(len(points), device=points.device), 1
-    prospects = Prospects(len(points), steps=steps, device=points.device)
     repaint = repaint_linf if ball.norm == "linf" else repaint_l2
     _record(best, rows, points, objective)
     while True:
-        leaving = best.is_adversarial[rows] | prospects.hopeless(made - 1, best.loss[rows])
-        if stop_early and leaving.any():
-            left = (~leaving).nonzero()[:, 0]
+        if stop_early and best.is_adversarial[rows].any():
+            left = (~best.is_adversarial[rows]).nonzero()[:, 0]
             rows, ball, objective = rows[left], ball.of(left), objective.of(left)
-            prospects.keep(left)
         if len(rows) == 0 or made >= steps:
             return best
         first = (made - 1) % _AT_ONCE
