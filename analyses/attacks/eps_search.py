@@ -114,9 +114,9 @@ class Search:
             return np.zeros(0, dtype=bool)
         at, device = torch.from_numpy(rows), device_of(self.model)
         objective = replace(self._margin(), labels=self.labels[at].to(device))
-        parts = (part[at].to(device) for part in (self.clean, self.images, start))
+        images, best, begin = (part[at].to(device) for part in (self.clean, self.images, start))
         reach, radius = (torch.from_numpy(values).to(device, widest(device)) for values in (self.guess[rows], within))
-        points, nearest = polish(objective, *parts, reach, radius, norm)
+        points, nearest = polish(objective, images, best, begin, reach, radius, norm)
         nearer = (nearest < radius).cpu().numpy()
         self.images[at[nearer]] = points[nearer].to(self.images)
         self.min_eps[rows[nearer]] = nearest.cpu().numpy()[nearer]

@@ -89,9 +89,9 @@ def run_gradient_attack(
             left = (~leaving).nonzero()[:, 0]
             rows, points, ball, objective = rows[left], points[left], ball.of(left), objective.of(left)
             evaluation = Evaluation(*(None if part is None else part[left] for part in evaluation))  # type: ignore[arg-type]
-            for state in (rule, prospects):
-                if state is not None:
-                    state.keep(left)
+            rule.keep(left)
+            if prospects is not None:
+                prospects.keep(left)
         if step == steps or len(rows) == 0:
             break
         points = rule.move(step, points, evaluation, ball)

@@ -18,16 +18,16 @@ class Prospects:
     """Of n images whose attack succeeds where a value reaches 0: who will not reach it.
 
     >>> import torch
-    >>> prospects = Prospects(2, steps=100)
+    >>> prospects = Prospects(2, steps=100, device=torch.device("cpu"))
     >>> [prospects.hopeless(step, torch.tensor(best)).tolist() for step, best in ((0, [-4., -4.]), (5, [-3., -2.]))]
     [[False, False], [False, False]]
     >>> prospects.hopeless(10, torch.tensor([-2.9, -1.5])).tolist()  # 18 times 0.1 is less than 2.9 is missing
     [True, False]
     """
 
-    def __init__(self, n: int, *, steps: int, device: torch.device | None = None) -> None:
+    def __init__(self, n: int, *, steps: int, device: torch.device) -> None:
         self.steps, self.every = steps, steps // PARTS if steps >= LEAST else 0
-        self.first = torch.full((n,), -torch.inf, dtype=widest(torch.device(device or "cpu")), device=device)
+        self.first = torch.full((n,), -torch.inf, dtype=widest(device), device=device)
         self.before = self.first
 
     def hopeless(self, step: int, best: Tensor) -> Tensor:
