@@ -17,6 +17,7 @@ from scs_eval.analyses.contributions.result import map_sizes, map_sums
 from scs_eval.analyses.core.batching import images_at_once, map_images
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.analyses.core.rows import Rows
 from scs_eval.analyses.core.validation import check_images, check_labels, check_request, logits_of
 from scs_eval.analyses.plotting import colour
 from scs_eval.analyses.plotting.image_grid import SHOWN
@@ -70,9 +71,13 @@ def contributions(
             if given is not None:
                 check_labels(given, images=data.images, classes=names, what=what)
 
-        def explain(batch: Tensor, part: slice) -> Explained:
+        numbers = Rows(len(data.images))
+
+        def explain(batch: Tensor, part: slice) -> Maps:
             targets = None if wanted is None else wanted[part]
-            return _explain(model, batch, targets, len(names), keep=max(0, kept - part.start))
+            maps, values = _explain(model, batch, targets, len(names), keep=max(0, kept - part.start))
+            numbers.put(part, values)
+            return maps
 
         parts = map_images(explain, data.images, size=size, progress=progress)
         kinds = tuple(type(model.get_submodule(layer)).__name__ for layer in parts[0].layers)
@@ -88,29 +93,27 @@ def contributions(
         extras=tuple(extras),
         shown=shown,
         layers=parts[0].layers,
-        **{name: _joined([getattr(part, name) for part in parts]) for name in ARRAYS},
+        inputs=_joined([part.inputs for part in parts]),
+        rows=_joined([part.rows for part in parts]),
+        **{name: values.numpy() for name, values in numbers.joined().items()},
     )
 
 
-class Explained(NamedTuple):
-    """A batch: fields of `ContributionsResult`, on the CPU; `rows` and `inputs` only of images whose maps are kept."""
+class Maps(NamedTuple):
+    """Of a batch: the names of the biased layers, and fields of `ContributionsResult` of the images that are kept."""
 
     layers: tuple[str, ...]
-    targets: Tensor
-    pair: Tensor
-    logits: Tensor
-    biases: Tensor
-    sums: Tensor
-    sizes: Tensor
     inputs: Tensor
     rows: Tensor
 
 
-ARRAYS = Explained._fields[1:]
+def _explain(
+    model: nn.Module, images: Tensor, targets: Tensor | None, classes: int, *, keep: int
+) -> tuple[Maps, dict[str, Tensor]]:
+    """The four decomposed logits of a batch: the explained class's, those of the two most likely, the mean of all.
 
-
-def _explain(model: nn.Module, images: Tensor, targets: Tensor | None, classes: int, *, keep: int) -> Explained:
-    """The four decomposed logits of a batch: the explained class's, those of the two most likely, the mean of all."""
+    On the CPU: maps of the first `keep` images, numbers of all, by the names of their fields.
+    """
     with torch.no_grad():
         logits = logits_of(model, images, classes=classes)
     pair = logits.topk(2).indices
@@ -119,17 +122,16 @@ def _explain(model: nn.Module, images: Tensor, targets: Tensor | None, classes: 
     mean = torch.full_like(rows[:, :1], 1 / classes)
     parts = decompose(model, images.to(logits.device), torch.cat([rows, mean], 1))
     weights, inputs = parts.weights.cpu(), parts.inputs.cpu()
-    return Explained(
-        layers=tuple(parts.biases),
-        targets=chosen.cpu(),
-        pair=pair.cpu(),
-        logits=parts.logits.cpu().double(),
-        biases=_stacked(parts).cpu().double(),
-        sums=torch.from_numpy(map_sums(weights.numpy(), inputs.numpy())),
-        sizes=torch.from_numpy(map_sizes(weights[:, 0].numpy(), inputs.numpy())),
-        inputs=inputs[:keep].clone(),  # or the whole batch would stay in memory
-        rows=weights[:keep].clone(),
-    )
+    numbers = {
+        "targets": chosen,
+        "pair": pair,
+        "logits": parts.logits.cpu().double(),
+        "biases": _stacked(parts).cpu().double(),
+        "sums": torch.from_numpy(map_sums(weights.numpy(), inputs.numpy())),
+        "sizes": torch.from_numpy(map_sizes(weights[:, 0].numpy(), inputs.numpy())),
+    }
+    # Copies, or the whole batch would stay in memory.
+    return Maps(tuple(parts.biases), inputs[:keep].clone(), weights[:keep].clone()), numbers
 
 
 def _check_choices(picture: str, extras: Sequence[str], kept: int, shown: int) -> None:
