@@ -14,7 +14,6 @@ from scs_eval.analyses.attacks.fab import run_fab
 from scs_eval.analyses.attacks.losses import loss_named
 from scs_eval.analyses.attacks.objective import Backward, Objective
 from scs_eval.analyses.attacks.pgd import Best, Pgd, StepCallback, run_gradient_attack
-from scs_eval.analyses.attacks.prospects import Prospects
 from scs_eval.analyses.attacks.square import run_square_attack
 from scs_eval.analyses.attacks.targets import target_order
 from scs_eval.analyses.core.model_state import device_of, evaluating
@@ -56,7 +55,7 @@ def attack(
     seed, ids, draw: random numbers of an image follow from (seed, its id, its draw, restart) alone; ids default to
         0, 1 …, and `draw` tells repetitions apart (the sweep passes the position of ε).
     start: (n, 3, H, W) where the first restart of pgd, fgsm and apgd begins; where it is NaN, as without it.
-    stop_early: an image is left alone once misclassified, and by long runs of apgd and fab also where they
+    stop_early: an image is left alone once misclassified, and by long runs of fab also where they
         would not get there (`prospects.py`); otherwise all steps and restarts are made.
     backward: a context for the passes whose gradient is used (see `Objective`).
     callback: is called after each step with its number from 0 (the start), the positions of the images under way (m,),
@@ -144,12 +143,9 @@ def _once(
     if start is not None:
         begin = torch.where(start.isnan(), begin, ball.project(start))
     rule = Apgd(ball, settings.steps) if settings.name == "apgd" else Pgd(settings.rel_step_size)
-    prospects = None
-    if stop_early and settings.name == "apgd" and not (settings.targeted and settings.loss == "ce"):  # 0 is success
-        prospects = Prospects(len(begin), steps=settings.steps, device=begin.device)
     return run_gradient_attack(
         objective, ball, begin, rule, steps=settings.steps, stop_early=stop_early, callback=callback,
-        image=image, prospects=prospects,
+        image=image,
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from scs_eval.analyses.attacks.ball import Ball
 from scs_eval.analyses.attacks.objective import Evaluation, Objective
-from scs_eval.analyses.attacks.prospects import Prospects
 from scs_eval.analyses.core.precision import wide, widest
 
 StepCallback = Callable[[int, Tensor, Tensor, Tensor], None]
@@ -69,11 +68,10 @@ def run_gradient_attack(
     stop_early: bool,
     callback: StepCallback | None,
     image: Tensor | None = None,
-    prospects: Prospects | None = None,
 ) -> Best:
     """The best of the start and the points after each step.
 
-    image: (n,) which rows are copies of one image, that leave together. prospects: whom to give up.
+    image: (n,) which rows are copies of one image, that leave together.
     """
     best, points = Best(ball.centre), start
     rows = torch.arange(len(start), device=start.device)
@@ -83,15 +81,11 @@ def run_gradient_attack(
         if callback is not None:
             callback(step, rows, points, evaluation.loss)
         leaving = evaluation.is_adversarial if image is None else copies_of(image[rows], evaluation.is_adversarial)
-        if prospects is not None:
-            leaving = leaving | prospects.hopeless(step, best.loss[rows])
         if stop_early and leaving.any():
             left = (~leaving).nonzero()[:, 0]
             rows, points, ball, objective = rows[left], points[left], ball.of(left), objective.of(left)
             evaluation = Evaluation(*(None if part is None else part[left] for part in evaluation))  # type: ignore[arg-type]
             rule.keep(left)
-            if prospects is not None:
-                prospects.keep(left)
         if step == steps or len(rows) == 0:
             break
         points = rule.move(step, points, evaluation, ball)
