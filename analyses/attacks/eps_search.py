@@ -1,7 +1,7 @@
-"""The search for each image's smallest ε on a grid: guess, gallop, bisect.
+"""The search for each image's smallest ε among given values: guess, gallop, bisect.
 
 With a polish (`polish.py`) it is mostly not needed: the polish looks for the nearest point itself, beside the image,
-and only where it finds none is the grid searched.
+and only where it finds none are the given ε searched.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class SearchResult(NamedTuple):
     """What a search found for its n images.
 
     min_eps: (n,) the smallest ε found; 0 if the clean image is wrong already, inf if nothing fooled the model.
-    eps_index: (n,) of the smallest ε of the grid that fooled the model; −1 and E as 0 and inf.
+    eps_index: (n,) of the smallest given ε that fooled the model; −1 and E as 0 and inf.
     eps_index_after: (A, n) `eps_index` after each attack. is_adversarial: (n, E) at which ε an attack succeeded.
     attempts: (n,) attacks made. images: (n, 3, H, W) the misclassified image within min_eps.
     """
@@ -52,18 +52,18 @@ class Search:
         images: Tensor,
         labels: Tensor,
         ids: Tensor,
-        grid: np.ndarray,
+        eps_values: np.ndarray,
         *,
         seed: int = 0,
         backward: Backward | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self.model, self.clean, self.labels, self.ids, self.grid = model, images, labels, ids, grid
+        self.model, self.clean, self.labels, self.ids, self.eps_values = model, images, labels, ids, eps_values
         self.seed, self.backward, self.progress = seed, backward, progress
         n = len(images)
-        self.eps_index, self.attempts = np.full(n, len(grid)), np.zeros(n, dtype=np.int64)
-        self.min_eps, self.polished_index = np.full(n, np.inf), np.full(n, len(grid))
-        self.is_adversarial = np.zeros((n, len(grid)), dtype=bool)
+        self.eps_index, self.attempts = np.full(n, len(eps_values)), np.zeros(n, dtype=np.int64)
+        self.min_eps, self.polished_index = np.full(n, np.inf), np.full(n, len(eps_values))
+        self.is_adversarial = np.zeros((n, len(eps_values)), dtype=bool)
         self.eps_index_after = np.empty((0, n), dtype=np.int64)
         self.images, self.last = images.clone(), images.clone()
         self.last_eps = np.zeros(n)
@@ -79,13 +79,13 @@ class Search:
                 self._attack_every_eps(settings)
             else:
                 low = self._polish_beside(norm) if settings is to_polish else np.full(len(self.eps_index), -1)
-                first = np.searchsorted(self.grid, self.guess) if number == 0 else self.eps_index - 1
+                first = np.searchsorted(self.eps_values, self.guess) if number == 0 else self.eps_index - 1
                 self._search(settings, first, low, final=number == len(attacks) - 1)
             self.eps_index_after = np.concatenate([self.eps_index_after, self.eps_index[None]])
         if to_polish is not None:
             self._polish_found(norm)
         if not independent:
-            self.is_adversarial = self.grid >= self.min_eps[:, None]
+            self.is_adversarial = self.eps_values >= self.min_eps[:, None]
         self._decided(0)
         return SearchResult(
             self.min_eps, self.eps_index, self.eps_index_after, self.is_adversarial, self.attempts, self.images
@@ -97,14 +97,14 @@ class Search:
         Where it found a point it is trusted; where it did not, the gradient may be of no use.
         """
         rows = (self.eps_index >= 0).nonzero()[0]
-        within = np.minimum(self.min_eps, np.minimum(FARTHEST * self.guess, self.grid[-1]))
+        within = np.minimum(self.min_eps, np.minimum(FARTHEST * self.guess, self.eps_values[-1]))
         found = rows[self._polish(rows, within[rows], self.start, norm)]
         low = np.full(len(self.eps_index), -1)
         low[found] = self.eps_index[found] - 1
         return low
 
     def _polish_found(self, norm: str) -> None:
-        """Polish what the search on the grid found, from there."""
+        """Polish what the search found, from there."""
         rows = ((self.eps_index >= 0) & (self.eps_index < self.polished_index)).nonzero()[0]
         self._polish(rows, self.min_eps[rows], self.images, norm)
 
@@ -120,7 +120,7 @@ class Search:
         nearer = (nearest < radius).cpu().numpy()
         self.images[at[nearer]] = points[nearer].to(self.images)
         self.min_eps[rows[nearer]] = nearest.cpu().numpy()[nearer]
-        self.eps_index[rows] = np.minimum(self.eps_index[rows], np.searchsorted(self.grid, self.min_eps[rows]))
+        self.eps_index[rows] = np.minimum(self.eps_index[rows], np.searchsorted(self.eps_values, self.min_eps[rows]))
         self.polished_index[rows] = self.eps_index[rows]
         return nearer
 
@@ -136,7 +136,7 @@ class Search:
         assert evaluation.gradient is not None
         wrong = evaluation.is_adversarial.cpu().numpy()
         self.eps_index[wrong], self.min_eps[wrong], self.is_adversarial[wrong] = -1, 0, True
-        guess, self.start = linear_step(self.clean, evaluation.loss, evaluation.gradient, norm, self.grid[-1])
+        guess, self.start = linear_step(self.clean, evaluation.loss, evaluation.gradient, norm, self.eps_values[-1])
         self.guess = guess.cpu().numpy()
 
     def _search(self, settings: Attack, first: np.ndarray, low: np.ndarray, *, final: bool) -> None:
@@ -149,20 +149,20 @@ class Search:
                 self._decided(len(rows))
             if len(rows) == 0:
                 return
-            target = _next(low[rows], self.eps_index[rows], first[rows], tries[rows], len(self.grid))
+            target = _next(low[rows], self.eps_index[rows], first[rows], tries[rows], len(self.eps_values))
             tries[rows] += 1
             is_adversarial = self._attempt(settings, rows, target, warm=True)
             low[rows[~is_adversarial]] = target[~is_adversarial]
 
     def _attack_every_eps(self, settings: Attack) -> None:
-        for position in range(len(self.grid)):
+        for position in range(len(self.eps_values)):
             rows = (~self.is_adversarial[:, position]).nonzero()[0]
             if len(rows):
                 self._attempt(settings, rows, np.full(len(rows), position), warm=False)
 
     def _attempt(self, settings: Attack, rows: np.ndarray, positions: np.ndarray, *, warm: bool) -> np.ndarray:
         """Attack some images, each at its own ε; (m,) which of them are misclassified."""
-        at, eps = torch.from_numpy(rows), self.grid[positions]
+        at, eps = torch.from_numpy(rows), self.eps_values[positions]
         result = attack(
             self.model,
             self.clean[at],
@@ -185,7 +185,7 @@ class Search:
         """These images are misclassified at these positions."""
         self.is_adversarial[rows, positions] = True
         lower = positions < self.eps_index[rows]
-        self.eps_index[rows[lower]], self.min_eps[rows[lower]] = positions[lower], self.grid[positions[lower]]
+        self.eps_index[rows[lower]], self.min_eps[rows[lower]] = positions[lower], self.eps_values[positions[lower]]
         self.images[torch.from_numpy(rows[lower])] = images[torch.from_numpy(lower)]
 
     def _warm_start(self, at: Tensor, eps: np.ndarray) -> Tensor:

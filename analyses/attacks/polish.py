@@ -1,4 +1,4 @@
-"""A minimum-norm polish: each image's nearest misclassified point, off any grid of ε.
+"""A minimum-norm polish: each image's nearest misclassified point, between whatever values of ε.
 
 After FMN (Pintor, Roli, Brendel and Biggio 2021): steps along the gradient of the margin alternate with updates of the
 radius of the ball that the point is projected onto. What differs from FMN: the radius is where the linearised margin

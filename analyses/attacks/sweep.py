@@ -2,7 +2,7 @@
 
 Balls nest: an image misclassified at ε is so at every larger ε. So each image is searched for its own smallest ε
 instead of being attacked at all of them (`eps_search.py`); images at different ε share a batch, and leave it when
-misclassified. A minimum-norm polish (`polish.py`) brings a search's point nearer, to an ε between those of the grid.
+misclassified. A minimum-norm polish (`polish.py`) brings a search's point nearer, to an ε between the given ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,9 +32,9 @@ class Sweep:
     """What a sweep over E values of ε found for n images.
 
     eps: (E,) rising. attacks: the A attacks, cheapest first.
-    min_eps: (n,) the smallest ε that fooled the model, off the grid once polished; 0 where the clean image is wrong
-        already, inf where no ε of the grid did.
-    min_eps_after: (A, n) the first ε of the grid that is no smaller, after the first attack, after the first two ….
+    min_eps: (n,) the smallest ε that fooled the model, between the given ones once polished; 0 where the clean image is
+        wrong already, inf where no given ε did.
+    min_eps_after: (A, n) the first given ε that is no smaller, after the first attack, after the first two ….
     is_adversarial: (n, E) whether some attack succeeded at ε; only after an independent sweep may a row fall again.
     images: (k, 3, H, W) misclassified and within min_eps, the clean image where there is no such ε; of the images at
         `positions` (k,), all n unless the sweep was told which to keep.
@@ -82,13 +82,13 @@ def sweep(
     summarise: Summarise | None = None,
     keep: Keep | None = None,
 ) -> Sweep:
-    """Search the smallest ε of images (n, 3, H, W) in [0, 1] with labels (n,) on a rising grid.
+    """Search the smallest ε of images (n, 3, H, W) in [0, 1] with labels (n,) on rising values of ε.
 
     attacks: the worst counts; each, the cheapest first, only tries to go below what those before it found.
     ids: (n,) what random numbers of an image follow from besides the seed; 0, 1 … by default.
     batch_size: images under way together; a matter of memory and of speed (more is faster), not of the result.
     independent: attack every ε afresh, as loops around torchattacks do; nothing is polished.
-    polished: with pgd and apgd, go below the grid's value; other attacks (fgsm, square …) are what they are, and at a
+    polished: with pgd and apgd, go below the given value; other attacks (fgsm, square …) are what they are, and at a
         single ε the question is only whether they succeed.
     progress: is told how many more images are decided.
     checkpoint: a file to resume from and to write after every `checkpoint_every` batches; for this sweep alone.
@@ -96,17 +96,19 @@ def sweep(
     keep: which adversarial images to keep, by min_eps; it is asked again after every batch and may drop some of those
         it wanted, but not want one of an earlier batch that it did not. Without it all are kept.
     """
-    grid, attacks = check_grid(eps), check_attacks(attacks)
+    eps_values, attacks = check_eps_values(eps), check_attacks(attacks)
     check_images(images)
     ids = torch.arange(len(images)) if ids is None else ids
-    polished = polished and not independent and len(grid) > 1 and any(settings.name in POLISHED for settings in attacks)
+    polished = (
+        polished and not independent and len(eps_values) > 1 and any(settings.name in POLISHED for settings in attacks)
+    )
     if batch_size < 1 or checkpoint_every < 1:
         raise InputError(f"expected batches of at least 1, got batch size {batch_size}, every {checkpoint_every}")
     with evaluating(model):
         check_labels(labels, images=images, classes=[""] * count_logits(model, images[:1]))
-        settings = (grid.tolist(), attacks, seed, independent, polished, backward)
+        settings = (eps_values.tolist(), attacks, seed, independent, polished, backward)
         key = fingerprint(model, (images, labels, ids), (*settings, *filter(None, [summarise and "summaries"])))
-        state = SweepState.begin(checkpoint, key, n=len(images), shape=(len(attacks), len(grid)), keep=keep)
+        state = SweepState.begin(checkpoint, key, n=len(images), shape=(len(attacks), len(eps_values)), keep=keep)
         if progress is not None and state.done.any():
             progress(int(state.done.sum()))
         alone = processes() == 1
@@ -117,7 +119,7 @@ def sweep(
             at = torch.from_numpy(rows)
             clean = images[at]
             under_way = Search(
-                model, clean, labels[at], ids[at], grid, seed=seed, backward=backward, progress=own_progress
+                model, clean, labels[at], ids[at], eps_values, seed=seed, backward=backward, progress=own_progress
             )
             searched = under_way.run(attacks, independent=independent, polished=polished)
             adversarial.update(zip(rows.tolist(), searched.images.cpu(), strict=True))
@@ -136,23 +138,27 @@ def sweep(
             adversarial.clear()
             if (number // processes() + 1) % checkpoint_every == 0:
                 state.write()
-    return _result(grid, attacks, state)
+    return _result(eps_values, attacks, state)
 
 
-def check_grid(eps: Sequence[float]) -> np.ndarray:
-    """(E,) the grid, if it is finite, not negative and rising."""
+def check_eps_values(eps: Sequence[float]) -> np.ndarray:
+    """(E,) the values, if they are finite, not negative and rising."""
     values = several(eps=eps)
     try:
-        grid = np.asarray(values, dtype=np.float64)
+        eps_values = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"expected eps as a list of numbers, got {eps!r:.60}") from error
-    if grid.ndim != 1 or len(grid) == 0:
+    if eps_values.ndim != 1 or len(eps_values) == 0:
         raise InputError("expected eps with at least one ε, got none")
-    if not (np.isfinite(grid).all() and (grid >= 0).all()):
-        raise InputError(f"expected every ε of eps finite and at least 0, got {grid.min():g} to {grid.max():g}")
-    if (np.diff(grid) <= 0).any():
-        raise InputError(f"expected eps as rising values of ε, got {grid[0]:g} … {grid[-1]:g}; put the smallest first")
-    return grid
+    if not (np.isfinite(eps_values).all() and (eps_values >= 0).all()):
+        raise InputError(
+            f"expected every ε of eps finite and at least 0, got {eps_values.min():g} to {eps_values.max():g}"
+        )
+    if (np.diff(eps_values) <= 0).any():
+        raise InputError(
+            f"expected eps as rising values of ε, got {eps_values[0]:g} … {eps_values[-1]:g}; put the smallest first"
+        )
+    return eps_values
 
 
 def check_attacks(attacks: Sequence[Attack]) -> tuple[Attack, ...]:
@@ -170,10 +176,10 @@ def _batches(done: np.ndarray, batch_size: int) -> list[np.ndarray]:
     return [part[~done[part]] for part in parts if not done[part].all()]
 
 
-def _result(grid: np.ndarray, attacks: tuple[Attack, ...], state: SweepState) -> Sweep:
-    values = np.concatenate([grid, [np.inf, 0.0]])  # position E: never; position −1: wrong when clean
+def _result(eps_values: np.ndarray, attacks: tuple[Attack, ...], state: SweepState) -> Sweep:
+    values = np.concatenate([eps_values, [np.inf, 0.0]])  # position E: never; position −1: wrong when clean
     return Sweep(
-        eps=grid,
+        eps=eps_values,
         attacks=attacks,
         min_eps=state.min_eps,
         min_eps_after=values[state.eps_index_after],

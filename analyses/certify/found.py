@@ -13,7 +13,7 @@ from scs_eval.analyses.certify.smoothing import Smoothed, votes
 from scs_eval.progress import Progress
 
 ATTACK = Attack(norm="l2", steps=10)
-GRID = tuple(np.geomspace(0.02, 4, 24).tolist())  # L2 distances that the search begins with; it goes on between them
+DISTANCES = tuple(np.geomspace(0.02, 4, 24).tolist())  # in L2, to begin with; the search goes on between them
 BEYOND = (0.0, 0.25, 0.5, 1.0, 2.0)  # in units of σ: where the search ends, two classes are about equally likely
 ATTEMPTS = 3
 BATCH = 32
@@ -31,8 +31,8 @@ def attack_smoothed(
     for attempt in range(ATTEMPTS):
         smoothed = Smoothed(model, sigma=sigma, draws=draws, shape=images.shape[1:], seed=seed + attempt)
         moved[rows] = sweep(
-            smoothed, images[rows], labels[rows], GRID, attacks=[ATTACK], seed=seed, ids=ids[rows], batch_size=BATCH,
-            progress=progress if attempt == 0 else None,
+            smoothed, images[rows], labels[rows], DISTANCES, attacks=[ATTACK], seed=seed, ids=ids[rows],
+            batch_size=BATCH, progress=progress if attempt == 0 else None,
         ).images  # fmt: skip
         rows = (moved == images).flatten(1).all(1).nonzero()[:, 0]
         if not len(rows):

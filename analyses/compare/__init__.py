@@ -12,7 +12,7 @@ from torch import nn
 
 from scs_eval.analyses.accuracy import Known
 from scs_eval.analyses.attacks.own_attacks import AttackLike
-from scs_eval.analyses.attacks.sweep import check_grid
+from scs_eval.analyses.attacks.sweep import check_eps_values
 from scs_eval.analyses.attribution.own_methods import MethodLike
 from scs_eval.analyses.attribution.own_metrics import MetricLike
 from scs_eval.analyses.compare.metrics import metrics_of, values_of
@@ -75,7 +75,7 @@ def compare(
     (('rohrer25k_scs', 'rohrer25k_conv'), ['accuracy'])
     """
     check_request(label=label, seed=seed)
-    check_grid(eps)
+    check_eps_values(eps)
     if only is not None:
         check_one_of(models, only=only)
     setup = make_setup(

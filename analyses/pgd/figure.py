@@ -30,7 +30,7 @@ def draw_curves(results: "Sequence[PgdResult]", ax: "Axes | None" = None) -> "Fi
         for result in results:
             tint, _, dash = styles.next_for(result.label)
             _curve(ax, result, tint, dash, alpha=0.16 if len(results) <= FEW else 0.07)
-            ends.append((result.grid[-1], 100 * float(result.accuracy.estimate[-1]), _name(result), tint))
+            ends.append((result.eps_and_zero[-1], 100 * float(result.accuracy.estimate[-1]), _name(result), tint))
             dashes.append(dash)
         _axes(ax, results)
         order = np.argsort([result.areas.mean() for result in results], kind="stable")  # of equal ends, the best on top
@@ -56,13 +56,13 @@ def _samples(ax: "Axes", dashes: Sequence[Dash]) -> None:
 
 def _curve(ax: "Axes", result: "PgdResult", tint: str, dash: Dash, *, alpha: float) -> None:
     accuracy, low, high = (100 * part for part in result.accuracy)
-    ax.fill_between(result.grid, low, high, color=tint, alpha=alpha, lw=0)
-    ax.plot(result.grid, accuracy, ls=dash, color=tint, label=result.label)
+    ax.fill_between(result.eps_and_zero, low, high, color=tint, alpha=alpha, lw=0)
+    ax.plot(result.eps_and_zero, accuracy, ls=dash, color=tint, label=result.label)
     ax.plot(0, accuracy[0], style.look_of(result.label)[1], color=tint, ms=4, clip_on=False, zorder=5)
     if (card := result.scorecard) is not None:
         curve, worst = (100 * float(share.estimate) for share in (card.reported_accuracy, card.robust_accuracy))
         drop = curve - worst  # on the images of the scorecard; shown as a drop from the curve, which is of all
-        top = float(np.interp(card.eps, result.grid, accuracy))
+        top = float(np.interp(card.eps, result.eps_and_zero, accuracy))
         ax.plot([card.eps] * 2, [top, top - drop], color=tint, lw=0.7)
         ax.plot(card.eps, top - drop, "D", mfc="white", mec=tint, ms=4, mew=0.9, zorder=6, clip_on=False)
 
@@ -73,7 +73,7 @@ def _name(result: "PgdResult") -> str:
 
 def _axes(ax: "Axes", results: "Sequence[PgdResult]") -> None:
     first = results[0]
-    last = max(result.grid[-1] for result in results)
+    last = max(result.eps_and_zero[-1] for result in results)
     ax.set(xlim=(0, last), ylim=(0, None))
     ax.set_ylim(0, min(100, ax.get_ylim()[1]))
     ax.grid(lw=0.3, color="0.88")
@@ -113,7 +113,7 @@ def draw_attacked(result: "PgdResult", ax: "Axes | None" = None) -> "Figure":
         signed = colour.signed(maps.reshape(-1, *maps.shape[2:])).reshape(*maps.shape, 3)
         columns += _before_after("W(x)⊙x", signed, maps)
         note += " W(x)⊙x: for and against the class."
-    note += "\nEach map has its own scale. ε: the smallest of the grid that fooled it."
+    note += "\nEach map has its own scale. ε: the smallest given one that fooled it."
     return Grid(columns=columns, note=note).draw(ax)
 
 

@@ -27,10 +27,10 @@ class PgdResult(Result):
     norm, attacks, independent: how. classes: names. eps: (E,) rising, above 0.
     indices: (n,) which images; labels, predictions, attacked_predictions: (n,) positions in `classes`, the last of the
     adversarial image at min_eps, and the clean one's where there is none.
-    min_eps: (n,) the smallest ε that fooled the model, polished to lie between those of the grid (not by an
-    independent sweep); 0 where it is wrong when clean, inf where no ε of the grid did.
-    min_eps_8bit: (n,) the same on the grid, once the adversarial image is rounded to 8 bits.
-    is_adversarial: (E, n) whether the image counts as wrong at each ε of the grid: where min_eps is not above it.
+    min_eps: (n,) the smallest ε that fooled the model, polished to lie between the given ones (not by an
+    independent sweep); 0 where it is wrong when clean, inf where no given ε did.
+    min_eps_8bit: (n,) the same among the given ones, once the adversarial image is rounded to 8 bits.
+    is_adversarial: (E, n) whether the image counts as wrong at each given ε: where min_eps is not above it.
     pictures: (k,) which of the n images the figure shows; images, adversarial: (k, 3, H, W); gradients, contributions:
     (k, 2, H, W) the explanation before and after; contributions are None where the network is not dynamic-linear.
     changes: (m, 3, H, W) what the attack added to the first m images; None where nobody asked.
@@ -69,7 +69,7 @@ class PgdResult(Result):
         return len(self.labels)
 
     @property
-    def grid(self) -> np.ndarray:
+    def eps_and_zero(self) -> np.ndarray:
         """(E + 1,) the ε of the curve: 0 and eps."""
         return np.concatenate([[0.0], self.eps])
 
@@ -86,14 +86,14 @@ class PgdResult(Result):
     @property
     def accuracy_8bit(self) -> Interval:
         """(E + 1,) the same with adversarial images rounded to 8 bits."""
-        return wilson((self.min_eps_8bit > self.grid[:, None]).sum(1), self.n)
+        return wilson((self.min_eps_8bit > self.eps_and_zero[:, None]).sum(1), self.n)
 
     @property
     def areas(self) -> np.ndarray:
         """(n,) the share of [0, largest ε] over which the model is right, by the trapezoidal rule."""
         from scipy.integrate import trapezoid
 
-        return np.asarray(trapezoid(self.right.astype(float), self.grid, axis=0)) / self.grid[-1]
+        return np.asarray(trapezoid(self.right.astype(float), self.eps_and_zero, axis=0)) / self.eps_and_zero[-1]
 
     @property
     def median(self) -> tuple[float, float, float]:
@@ -107,18 +107,18 @@ class PgdResult(Result):
 
     @property
     def middle(self) -> float:
-        """The ε of the grid at which accuracy is nearest to half the clean one: where attacks differ most."""
+        """The given ε at which accuracy is nearest to half the clean one: where attacks differ most."""
         accuracy = self.accuracy.estimate
         return float(self.eps[np.abs(accuracy[1:] - accuracy[0] / 2).argmin()])
 
     def right_at(self, eps: float) -> np.ndarray:
-        """(n,) whether the model is right at the nearest ε of the grid."""
-        right: np.ndarray = self.right[int(np.abs(self.grid - eps).argmin())]
+        """(n,) whether the model is right at the nearest given ε."""
+        right: np.ndarray = self.right[int(np.abs(self.eps_and_zero - eps).argmin())]
         return right
 
     def curve(self) -> pd.DataFrame:
         """One row per ε, from 0: how many are right, accuracy with its interval, and after rounding to 8 bits."""
-        columns: dict[str, Any] = {"model": self.label, "norm": self.norm, "eps": self.grid, "n": self.n}
+        columns: dict[str, Any] = {"model": self.label, "norm": self.norm, "eps": self.eps_and_zero, "n": self.n}
         columns["correct"] = self.right.sum(1)
         columns.update(zip(("accuracy", "low", "high"), self.accuracy, strict=True))
         columns.update(zip(("accuracy_8bit", "low_8bit", "high_8bit"), self.accuracy_8bit, strict=True))
@@ -220,6 +220,6 @@ def _card_columns(card: Scorecard | None) -> dict[str, Any]:
 
 
 def _median(median: float, low: float, high: float, *, last: float) -> str:
-    """Medians beyond the grid are only known to be larger than its last ε."""
+    """Medians beyond the given values are only known to be larger than its last ε."""
     texts = [f"{value:.3g}" if np.isfinite(value) else f"> {last:.3g}" for value in (median, low, high)]
     return "" if np.isnan(median) else f"{texts[0]} [{texts[1]}, {texts[2]}]"

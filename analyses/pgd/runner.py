@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from scs_eval.analyses.attacks.config import Attack
 from scs_eval.analyses.attacks.eps_search import SearchResult
 from scs_eval.analyses.attacks.own_attacks import AttackLike, as_attacks
-from scs_eval.analyses.attacks.sweep import Sweep, check_grid, sweep
+from scs_eval.analyses.attacks.sweep import Sweep, check_eps_values, sweep
 from scs_eval.analyses.core.inference import predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
@@ -195,8 +195,8 @@ def _scorecard(
 
 
 def check_eps(eps: Sequence[float]) -> Tensor:
-    """The values above 0 as (E,) float64, if the grid is one."""
-    values = torch.from_numpy(check_grid(eps))
+    """The values above 0 as (E,) float64, if they rise."""
+    values = torch.from_numpy(check_eps_values(eps))
     if not (values > 0).any():
         raise InputError("expected eps with at least one ε above 0, got 0 alone; try 0.001:0.03")
     return values[values > 0]  # ε = 0 is clean accuracy, which every curve starts with

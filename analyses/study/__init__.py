@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from scs_eval.analyses.accuracy import Known
-from scs_eval.analyses.attacks.sweep import check_grid
+from scs_eval.analyses.attacks.sweep import check_eps_values
 from scs_eval.analyses.compare.metrics import metrics_of, values_of
 from scs_eval.analyses.compare.steps import Advance, Setup, Step, make_setup, make_steps, run_step
 from scs_eval.analyses.core.cache import ResultCache
@@ -168,7 +168,7 @@ def study(
     ['rohrer25k/accuracy']
     """
     check_request(label=plan.name, seed=seed)
-    check_grid(eps)
+    check_eps_values(eps)
     check_text(text=text)
     pieces = make_pieces(plan, inputs, eps=eps, seed=seed, store=store)
     left = pending(pieces, store)

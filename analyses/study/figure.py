@@ -84,9 +84,9 @@ def _robustness(ax: "Axes", results: Sequence[Any], title: str) -> None:
     for name, members in groups.items():
         colour, dash = style.look_of(name)[0], _dash(name)
         for member in members if len(members) > 1 else ():
-            ax.plot(member.grid, member.accuracy.estimate, ls=dash, color=colour, lw=0.4, alpha=0.6)
+            ax.plot(member.eps_and_zero, member.accuracy.estimate, ls=dash, color=colour, lw=0.4, alpha=0.6)
         mean = np.mean([member.accuracy.estimate for member in members], axis=0)
-        ax.plot(members[0].grid, mean, ls=dash, color=colour, lw=1.2)
+        ax.plot(members[0].eps_and_zero, mean, ls=dash, color=colour, lw=1.2)
     ax.set_title(title, loc="left", fontsize=style.points(7))
     ax.set_ylim(0, 1)
     ax.grid(lw=0.3, color="0.88")

@@ -248,7 +248,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_writes_curve_table_and_scorecard(monkeypatch: pytest.MonkeyPatch) -> None:
     done = command()
     assert done.exception is None, done.output
-    folder = Path("results/pgd/a=nets.py-net+b=nets.py-other")
+    folder = Path("results/pgd/a+b")
     assert done.output.splitlines()[-1] == str(folder)
     there = {path.name for path in folder.iterdir()}
     assert {"figure.png", "figure.pdf", "scorecard.png", "scorecard_a.png", "attacked_b.png"} <= there

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.attack import attack
 from scs_eval.analyses.attacks.config import Attack
-from scs_eval.analyses.attacks.sweep import check_grid
+from scs_eval.analyses.attacks.sweep import check_eps_values
 from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.attribution.methods import find_method
 from scs_eval.analyses.attribution.similarity import spearman, ssim
@@ -58,7 +58,7 @@ def attacked_explanations(
     find_method(method)
     check_images(images)
     check_labels(labels, images=images, classes=classes)
-    radii = np.concatenate([[0.0], [radius for radius in check_grid(eps) if radius > 0]])
+    radii = np.concatenate([[0.0], [radius for radius in check_eps_values(eps) if radius > 0]])
     ids = torch.arange(len(images)) if indices is None else indices.cpu()
     rows: list[dict[str, Any]] = []
     clean: Tensor | None = None
