@@ -98,9 +98,9 @@ class Search:
         """
         rows = (self.eps_index >= 0).nonzero()[0]
         within = np.minimum(self.min_eps, np.minimum(FARTHEST * self.guess, self.eps_values[-1]))
-        found = rows[self._polish(rows, within[rows], self.start, norm)]
+        reached = rows[self._polish(rows, within[rows], self.start, norm)]
         low = np.full(len(self.eps_index), -1)
-        low[found] = self.eps_index[found] - 1
+        low[reached] = self.eps_index[reached] - 1
         return low
 
     def _polish_found(self, norm: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hostile import without_privilege
 from image_folders import training_folder
 from PIL import Image
+from stderr_lines import error_lines
 
 import scs_eval
 
@@ -48,7 +49,7 @@ def test_files_that_may_not_grow(tmp_path: Path) -> None:
     ended = run([*WORDS, "--out", str(tmp_path / "o")], prelude="ulimit -f 4; trap '' XFSZ;")
     assert ended.returncode == 2, ended.stderr
     assert b"Traceback" not in ended.stderr
-    assert len(ended.stderr.strip().splitlines()) == 1, ended.stderr
+    assert len(error_lines(ended.stderr)) == 1, ended.stderr
     assert [path.name for path in tmp_path.iterdir()] in ([], ["o"])
     assert not list(tmp_path.rglob(".*"))
 
@@ -82,7 +83,7 @@ def test_a_disk_of_60_kb(tmp_path: Path, words: list[str]) -> None:
         images = training_folder(tmp_path / "images", train=2, val=1, size=(32, 32))
         ended = run([word.replace("SMALL", str(small)).replace("IMAGES", str(images)) for word in words])
         assert ended.returncode == 2, ended.stderr
-        assert len(ended.stderr.strip().splitlines()) == 1, ended.stderr
+        assert len(error_lines(ended.stderr)) == 1, ended.stderr
         assert not list(small.iterdir()), "nothing is left behind"
     finally:
         subprocess.run(["umount", str(small)], check=True)
@@ -117,7 +118,7 @@ def test_what_may_not_be_read_or_written(tmp_path: Path, make: Callable[[Path], 
     ended = run(words, preexec_fn=without_privilege)
     path.chmod(0o700)
     assert ended.returncode == 2, ended.stderr
-    assert len(ended.stderr.strip().splitlines()) == 1, ended.stderr
+    assert len(error_lines(ended.stderr)) == 1, ended.stderr
     assert not path.is_dir() or not list(path.iterdir())
 
 

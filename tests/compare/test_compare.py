@@ -229,7 +229,7 @@ def test_all_models_see_the_same_images_and_keep_their_order(models):
         assert one.indices.tolist() == DATA.indices[:12].tolist()
         share = (models[name](DATA.images).argmax(1) == DATA.labels).float().mean().item()
         assert result.value("accuracy", name) == pytest.approx(share)
-    with pytest.raises(InputError, match="the same 60 images"):
+    with pytest.raises(InputError, match="as many images as labels, 60, got 50"):
         compare(models, {**sized, NAMES[1]: DATA.images[:50]}, **FEW)
     with pytest.raises(InputError, match="'speed'"):
         compare(models, DATA.images, **FEW, analyses=["speed"])
