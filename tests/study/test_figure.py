@@ -10,7 +10,7 @@ from scs_eval.analyses.study.figure import DASHES, draw_claims, draw_robustness
 
 def curve(label: str) -> SimpleNamespace:
     return SimpleNamespace(
-        label=label, grid=np.array([0, 0.01]), accuracy=SimpleNamespace(estimate=np.array([0.8, 0.1]))
+        label=label, eps_and_zero=np.array([0, 0.01]), accuracy=SimpleNamespace(estimate=np.array([0.8, 0.1]))
     )
 
 
