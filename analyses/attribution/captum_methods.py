@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.cam import as_pixels, last_convolution
 from scs_eval.analyses.attribution.gradient import references_for
-from scs_eval.analyses.attribution.methods import CAPTUM, MapOptions, Method
+from scs_eval.analyses.attribution.methods import CAPTUM, MapOptions, Method, Total
 from scs_eval.analyses.attribution.perturbation import window
 from scs_eval.analyses.attribution.propagation import own_copy
 from scs_eval.analyses.core.seeding import seeded
@@ -32,6 +32,14 @@ GRADIENTS = ("Saliency", "GuidedBackprop", "Deconvolution")  # the change of the
 RANDOM = ("GradientShap", "LayerGradientShap", "Lime", "KernelShap", "ShapleyValueSampling")
 FEW = {"DeepLift": 2, "LayerDeepLift": 2, "GradientShap": 5, "LayerGradientShap": 5}
 MANY = ("IntegratedGradients", "Conductance", "Shap", "Influence", "Ablation", "Occlusion", "Lime", "Shapley")
+# Whole pixels of these add up; those of squares and layers do so before they are enlarged to the image.
+ADDS_UP_TO: dict[str, Total] = {
+    "IntegratedGradients": "change from black",
+    "DeepLift": "change from black",
+    "DeepLiftShap": "change from references",
+    "GradientShap": "change from references",
+    "LRP": "logit",
+}
 TINY = 1e-12  # added to a denominator
 COSTLY = 50  # forward passes, or more: what a class does besides is its own affair
 
@@ -64,6 +72,7 @@ def method_of(kind: type) -> Method:
         quantity="sensitivity" if name in GRADIENTS else "contribution",
         resolution="coarse" if layer and name != "GuidedGradCam" else "pixel",
         class_specific="target" in inspect.signature(kind.attribute).parameters,  # type: ignore[attr-defined]
+        adds_up_to=ADDS_UP_TO.get(name),
         needs=("convolution",) if layer else (),
         reads=("seed",) if name in RANDOM else (),
         shares_passes=False,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Quantity = Literal["sensitivity", "contribution"]
 Need = Literal["gradient", "convolution", "attention", "ReLU modules", "rule for every layer", "dynamic-linear network"]
+Total = Literal["logit", "change from black", "change from references"]
 Option = Literal["seed", "square", "published", "references"]
 Function = Callable[["nn.Module", "Tensor", "Tensor", "MapOptions"], "Tensor"]
 
@@ -80,7 +81,7 @@ class Method:
     resolution: Literal["pixel", "coarse"] = "pixel"
     class_specific: bool = True
     on: Literal["logit", "probability"] = "logit"
-    adds_up_to: Literal["logit", "change from black", "change from references"] | None = None
+    adds_up_to: Total | None = None
     needs: tuple[Need, ...] = ()
     reads: tuple[Option, ...] = ()
     local: bool = False
@@ -380,6 +381,7 @@ _METHODS = (
         measures="the logit passed back layer by layer, through attention as through linear layers",
         fails="black pixels get nothing; biases take a share that no pixel shows",
         empty="no relevance reaches the image",
+        adds_up_to="logit",
         needs=("gradient", "attention"),
     ),
 )
@@ -411,9 +413,12 @@ def find_method(name: str) -> Method:
     return METHODS.find(name, also=", captum:NAME, normgrad:LAYER")
 
 
+def known_method(name: str) -> Method | None:
+    """The method of that name, if this process has heard of it: an older result may name another one."""
+    return METHODS.get(name) or PASSED.get(name)
+
+
 def caption(name: str) -> str:
     """What a figure calls a method; one that is not known here (of an older result) by its name."""
-    known = METHODS.get(name) or PASSED.get(name)
-    if known is None:
-        return name
-    return name if known.label == name else f"{known.label} ({name})"
+    record = known_method(name)
+    return name if record is None or record.label == name else f"{record.label} ({name})"

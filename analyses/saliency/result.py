@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.attribution.completeness import percent, ratio
-from scs_eval.analyses.attribution.methods import METHODS
+from scs_eval.analyses.attribution.methods import known_method
 from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import mean_interval
@@ -87,18 +87,17 @@ class SaliencyResult(Result):
 
     def notes(self) -> list[str]:
         """What a reader should know of these maps: those that are empty or even, and what the others leave out."""
+        method = known_method(self.method)
         empty, even = np.asarray(self.blank), np.asarray(self.even)
         whose, lines = f"of {len(empty)} maps of {self.model} by {self.method}", []
         if empty.any():
-            why = METHODS[self.method].empty if self.method in METHODS else "the method finds nothing"
+            why = method.empty if method else "the method finds nothing"
             lines.append(f"{empty.sum()} {whose} are 0 everywhere: {why}")
         if (even & ~empty).any():
             lines.append(f"{(even & ~empty).sum()} {whose} are the same everywhere: they prefer no pixel")
-        if self.left_out_share is not None and self.method in METHODS:
-            total = METHODS[self.method].adds_up_to
-            lines.append(
-                f"maps of {self.model} by {self.method} leave out {percent(self.left_out_share)} of the {total}"
-            )
+        if self.left_out_share is not None and method:
+            share = percent(self.left_out_share)
+            lines.append(f"maps of {self.model} by {self.method} leave out {share} of the {method.adds_up_to}")
         return lines
 
     def table(self) -> pd.DataFrame:

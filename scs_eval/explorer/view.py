@@ -13,8 +13,8 @@ from scs_eval.analyses.attacks.config import Attack
 from scs_eval.analyses.attacks.kinds import ATTACKS
 from scs_eval.analyses.attacks.own_attacks import as_attacks
 from scs_eval.analyses.attribution.attribute import attribute
-from scs_eval.analyses.attribution.completeness import percent
-from scs_eval.analyses.attribution.methods import METHODS, find_method
+from scs_eval.analyses.attribution.completeness import percent, ratio, totals
+from scs_eval.analyses.attribution.methods import METHODS, MapOptions, Method, find_method
 from scs_eval.analyses.attribution.metric_records import METRICS
 from scs_eval.analyses.attribution.own_metrics import measure
 from scs_eval.analyses.contributions import ContributionsResult, contributions
@@ -134,13 +134,23 @@ def _scores(model: "nn.Module", image: "Tensor", maps: "Tensor", target: int, me
 def _maps(
     model: "nn.Module", image: "Tensor", maps: "Tensor", target: int, method: str, classes: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], str]:
-    """The image and its maps, and how they make the logit where they do."""
-    if find_method(method).adds_up_to != "logit":
-        return _pictures(image, maps, None), ""
+    """The image and its maps, and how they make the logit, or what they leave out, where they should add up."""
+    record = find_method(method)
+    if "dynamic-linear network" not in record.needs:
+        return _pictures(image, maps, None), _left_out(model, image, maps, target, record)
     decomposed = contributions(model, image, torch.tensor([target]), classes=classes)
     row = decomposed.table().iloc[0]
     parts = f" = {row['contributions']:.2f} from pixels + {row['bias']:.2f} bias + {row['residual']:.0e} residual"
     return _pictures(image, maps, decomposed), parts
+
+
+def _left_out(model: "nn.Module", image: "Tensor", maps: "Tensor", target: int, method: Method) -> str:
+    with evaluating(model):
+        whole = totals(model, image, torch.tensor([target]), method, MapOptions())
+    if whole is None:
+        return ""
+    share = ratio((whole - maps.double().sum()).abs().numpy(), whole.abs().numpy()).item()
+    return f"; the map leaves out {percent(share)} of the {method.adds_up_to}"
 
 
 def _attacked(

@@ -1,10 +1,12 @@
 """AttnLRP's rules, one after the other in float64 and without any gradient, on one layer of attention."""
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.attnlrp import HeldFactors
 from scs_eval.analyses.attribution.attribute import attribute
+from scs_eval.analyses.saliency import SaliencyOptions, saliency
 from scs_eval.models.layers import SelfAttention
 
 HEADS, WIDTH = 2, 4
@@ -67,6 +69,17 @@ def test_every_rule() -> None:
     expected = by_hand(model).detach()
     # Relevance is divided by scores and mixtures, some of which are near 0: a few digits of the sixteen go there.
     torch.testing.assert_close(attribute(model, IMAGES, TARGETS, method="attnlrp"), expected, rtol=1e-8, atol=1e-12)
+
+
+def test_what_it_leaves_out_is_said() -> None:
+    """The expansion of a softmax at the origin has a constant, which reaches no pixel, even without any bias."""
+    model = OneLayer().double().eval()
+    logits = model(IMAGES)[range(2), TARGETS]
+    wanted = (logits - by_hand(model).sum((1, 2, 3))).detach().numpy()
+    options = SaliencyOptions(target="label", samples=0)
+    result = saliency(model, IMAGES, TARGETS, classes=list("abcde"), method="attnlrp", options=options, label="net")
+    np.testing.assert_allclose(result.left_out, wanted, rtol=1e-7)
+    assert "net by attnlrp leave out" in result.notes()[0]
 
 
 def test_norms_and_activations_pass_relevance_on_whole() -> None:

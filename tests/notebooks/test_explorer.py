@@ -89,6 +89,15 @@ def test_colours_where_there_are_six_channels(explorer):
     assert "W(x) as colours" not in pictures(explorer)
 
 
+def test_additive_maps_say_what_they_leave_out():
+    explorer = scs_eval.explore(["rohrer100k_scs"], DATA, methods=["intgrad", "grad"])
+    image, options = DATA.images[:1], scs_eval.SaliencyOptions(target="predicted", samples=0)
+    result = scs_eval.saliency("rohrer100k_scs", image, DATA.labels[:1], method="intgrad", options=options)
+    assert f"; the map leaves out {result.summary()['left out'].item()} of the change from black." in explorer.content
+    explorer.method.value = "grad"
+    assert "leaves out" not in explorer.content
+
+
 def test_a_method_that_does_not_suit_says_so_and_the_next_works(explorer):
     set_all(explorer, method="deeplift")
     assert "deeplift has no rule for SCS2d" in explorer.content

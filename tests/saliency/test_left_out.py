@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from captum.attr import IntegratedGradients
+from captum.attr import LRP, DeepLift, IntegratedGradients
+from captum.attr._utils.lrp_rules import EpsilonRule
 from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.methods import METHODS
@@ -36,6 +37,41 @@ def test_integrated_gradients_leave_out_what_captum_says() -> None:
         change = (model(IMAGES) - model(torch.zeros_like(IMAGES)))[range(3), LABELS]
     np.testing.assert_allclose(result.totals, change.numpy(), rtol=1e-5)
     assert maps.shape == IMAGES.shape
+
+
+@pytest.mark.parametrize("method", ["captum:LRP", "captum:DeepLift", "captum:IntegratedGradients", "deeplift"])
+def test_what_captum_leaves_out_is_its_own_delta(method: str) -> None:
+    """Relevance that LRP's ε-rule gives to biases reaches no pixel. Captum's delta is Σ − total, LRP's its negative."""
+    model = network(nn.ReLU())
+    kind, asks = {
+        "captum:LRP": (LRP, {}), "captum:IntegratedGradients": (IntegratedGradients, {"baselines": 0}),
+    }.get(method, (DeepLift, {"baselines": torch.zeros_like(IMAGES)}))  # fmt: skip
+    result = explained(model, method)
+    theirs = network(nn.ReLU())
+    theirs[2].rule = EpsilonRule()  # captum's LRP has none for Flatten
+    _, delta = kind(theirs).attribute(
+        IMAGES.clone().requires_grad_(), target=LABELS, return_convergence_delta=True, **asks
+    )
+    sign = 1 if kind is LRP else -1
+    np.testing.assert_allclose(sign * result.left_out, delta.detach().numpy(), atol=2e-6)  # fp32 sums
+    if kind is LRP:
+        assert np.abs(delta.detach().numpy()).min() > 1e-3, "there is something to leave out"
+    (line,) = result.notes()
+    assert line.startswith(f"maps of net by {method} leave out {result.summary()['left out'].item()} of the ")
+
+
+@pytest.mark.parametrize("method", ["captum:DeepLiftShap", "captum:GradientShap", "expgrad"])
+def test_methods_with_references_add_up_to_the_change_from_their_mean(method: str) -> None:
+    """Of a linear network all three are exact but for which references were drawn; DeepLIFT SHAP draws all."""
+    torch.manual_seed(0)
+    result = explained(nn.Sequential(nn.Flatten(), nn.Linear(192, 3)).eval(), method)
+    assert result.notes() == [
+        f"maps of net by {method} leave out {result.summary()['left out'].item()} of the change from references"
+    ]
+    if method == "captum:GradientShap":
+        assert result.left_out_share is not None
+    else:
+        np.testing.assert_allclose(result.left_out, 0, atol=1e-5)
 
 
 def test_contributions_leave_out_the_biases() -> None:
