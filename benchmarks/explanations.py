@@ -13,7 +13,7 @@ from scs_eval.analyses.attribution.gradient import INTGRAD_STEPS, SMOOTHGRAD_SAM
 from scs_eval.analyses.attribution.perturbation import LIME_SAMPLES, RISE_MASKS, rise_masks, superpixels, window
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target, contest, grow
 from scs_eval.benchmarks.peers import published_resnet20
-from scs_eval.benchmarks.work import batch, explain
+from scs_eval.benchmarks.work import batch, explain_one_class
 from scs_eval.data import load_data
 from scs_eval.models.explain.decomposition import decompose
 from scs_eval.models.loading.load import load_model
@@ -45,7 +45,7 @@ def _grid(settings: Settings, say: Say) -> Target:
     seconds = contest(
         {
             "ours": partial(decompose, ours, x, classes),
-            "theirs": lambda: [explain(theirs, x, targets) for targets in classes.unbind(1)],
+            "theirs": lambda: [explain_one_class(theirs, x, targets) for targets in classes.unbind(1)],
         },
         rounds=settings.rounds,
     )
@@ -56,7 +56,7 @@ def _nine_classes(settings: Settings) -> Iterator[Target]:
     """Each method with captum's settings equal to ours, where captum has it, a class at a time as captum asks."""
     model, grid = (
         load_model(GRID_MODEL).eval().requires_grad_(False),
-        grid_of(load_data("sample", n=CELLS**2).images[:]),
+        mosaic_of(load_data("sample", n=CELLS**2).images[:]),
     )
     classes = torch.arange(CELLS**2)
     for name, (words, peer, against) in PEERS.items():
@@ -73,7 +73,7 @@ def _nine_classes(settings: Settings) -> Iterator[Target]:
         yield _target(what, f"{against}, a class at a time", 3.0, True, seconds, why=WHY.get(name, ""))
 
 
-def grid_of(images: Tensor) -> Tensor:
+def mosaic_of(images: Tensor) -> Tensor:
     """(1, 3, 3 H, 3 W) from nine images."""
     rows = [torch.cat(list(row), 2) for row in images.split(CELLS)]
     return torch.cat(rows, 1)[None]

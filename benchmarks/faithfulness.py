@@ -22,7 +22,7 @@ from scs_eval.analyses.faithfulness.pixel_curves import counts_of, ranks_of, rep
 from scs_eval.analyses.faithfulness.randomisation import cascade, depths_of
 from scs_eval.analyses.faithfulness.road import SHARES, road
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target, contest
-from scs_eval.benchmarks.work import gradient
+from scs_eval.benchmarks.work import pixel_gradient
 from scs_eval.data import load_data
 from scs_eval.models.loading.load import load_model
 
@@ -211,7 +211,7 @@ def _infidelity(given: Case) -> np.ndarray:
 
 def _explained(model: nn.Module, images: Tensor, classes: Tensor) -> np.ndarray:
     """(n, H, W) |gradient| of the logit: what both call at every depth."""
-    return gradient(model, images, classes).abs().sum(1).numpy()
+    return pixel_gradient(model, images, classes).abs().sum(1).numpy()
 
 
 def _our_randomisation(given: Case) -> np.ndarray:

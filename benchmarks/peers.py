@@ -10,7 +10,7 @@ from scs_eval.models.architectures.bcos_cnn import CHANNELS, STRIDES
 from scs_eval.models.layers import BatchNorm, BcosConv2d
 
 
-class Encoded(nn.Module):
+class EncodedPeer(nn.Module):
     """A published network behind the encoding that ours has inside."""
 
     def __init__(self, network: nn.Module) -> None:
@@ -29,7 +29,7 @@ def published_resnet20() -> nn.Module:
     from bcos.modules import norms
 
     norm = norms.NoBias(norms.BatchNormUncentered2d)
-    return Encoded(cifar10_resnet20(norm_layer=norm, conv_layer=partial(Published, b=2, max_out=2)))
+    return EncodedPeer(cifar10_resnet20(norm_layer=norm, conv_layer=partial(Published, b=2, max_out=2)))
 
 
 def published_cnn9(gamma: float) -> nn.Module:
@@ -39,7 +39,7 @@ def published_cnn9(gamma: float) -> nn.Module:
     layer = partial(BcosConv2dWithScale, b=2, max_out=2, scale=1 / gamma)
     places = zip([6, *CHANNELS], CHANNELS, STRIDES, strict=False)
     layers = [layer(inputs, outputs, 3, stride, 1) for inputs, outputs, stride in places]
-    return Encoded(nn.Sequential(*layers, layer(CHANNELS[-1], 10, 1), nn.AdaptiveAvgPool2d(1)))
+    return EncodedPeer(nn.Sequential(*layers, layer(CHANNELS[-1], 10, 1), nn.AdaptiveAvgPool2d(1)))
 
 
 class MaxOutConv2d(nn.Conv2d):

@@ -125,7 +125,7 @@ def _line(target: Target) -> dict[str, str]:
     }
 
 
-def in_words(measured: Target | Growth) -> str:
+def progress_line(measured: Target | Growth) -> str:
     """A line for somebody who waits."""
     if isinstance(measured, Growth):
         return f"{measured.what}, {measured.counted}: exponent {measured.exponent:.2f}"

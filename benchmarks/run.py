@@ -9,7 +9,7 @@ import torch
 
 from scs_eval.benchmarks.conditions import conditions
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target
-from scs_eval.benchmarks.result import BenchResult, in_words
+from scs_eval.benchmarks.result import BenchResult, progress_line
 
 SUITES = (
     "layers", "epochs", "loading", "attacks", "autoattack", "strength", "faithfulness", "explanations", "together",
@@ -44,7 +44,7 @@ def bench(
             try:
                 for measured in _measured(name, settings, hear, growth):
                     measurements.append(measured)
-                    tell(in_words(measured))
+                    tell(progress_line(measured))
             except KeyboardInterrupt:
                 hear("interrupted: what follows was not measured")
                 break

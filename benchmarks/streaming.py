@@ -153,7 +153,7 @@ class Medians(NamedTuple):
         return cls(*map(float, (np.median(ours), np.median(plain), np.median(ratios), ratios.min(), ratios.max())))
 
 
-def contest(words: list[str], plain: list[str], *, rounds: int) -> tuple[Medians, Medians]:
+def take_turns(words: list[str], plain: list[str], *, rounds: int) -> tuple[Medians, Medians]:
     """Both programs in turn, who begins changing: seconds, and seconds of all processors."""
     watched: dict[bool, list[Watched]] = {True: [], False: []}
     for number in range(rounds):
@@ -187,14 +187,14 @@ def main(folder: str, many: int, fewer: int, timed: int, rounds: int, small: boo
         if "time" in wanted:
             _say_times(folder, out, timed, rounds)
         if "accuracy" in wanted and not small:
-            say("accuracy", watch(_words("accuracy", folder, out, many, model=MODEL)))
+            print_row("accuracy", watch(_words("accuracy", folder, out, many, model=MODEL)))
         names = [name for name in OTHERS if name in wanted] + ["accuracy"] * (small and "accuracy" in wanted)
         weights = _fitted(folder, Path(out) / "weights.pt", small=small) if names else ""
         for name in names:
             count = many if name == "accuracy" else fewer
             more = [word.format(count=count) for word in OTHERS.get(name, ())]
             model = SMALL if small else MODEL
-            say(name, watch(_words(name, folder, out, count, *more, model=model, weights=weights)))
+            print_row(name, watch(_words(name, folder, out, count, *more, model=model, weights=weights)))
 
 
 def _fitted(folder: str, path: Path, *, small: bool) -> str:
@@ -211,7 +211,7 @@ def _words(name: str, folder: str, out: str, count: int, *more: str, model: str,
     return [sys.executable, "-m", "scs_eval", name, *network, *common, *images, *more]
 
 
-def say(name: str, ours: Watched) -> None:
+def print_row(name: str, ours: Watched) -> None:
     """A line about one command."""
     click.echo(
         f"{name}: {ours.peak:.2f} GB in its largest process, {ours.seconds:.0f} s ({ours.cpu_seconds:.0f} s of "
@@ -224,7 +224,7 @@ def _say_times(folder: str, out: str, count: int, rounds: int) -> None:
 
     words = _words("accuracy", folder, out, count, "--batch-size", str(BATCH), model=MODEL)
     plain = [sys.executable, "-c", PLAIN, folder, str(count), str(BATCH), str(useful_workers(count))]
-    for what, times in zip(("s", "s of processors"), contest(words, plain, rounds=rounds), strict=True):
+    for what, times in zip(("s", "s of processors"), take_turns(words, plain, rounds=rounds), strict=True):
         click.echo(
             f"{count} images, median of {rounds} rounds: accuracy {times.ours:.1f} {what}, a plain loop "
             f"{times.plain:.1f}, ratio {times.ratio:.2f} ({times.low:.2f} to {times.high:.2f})"

@@ -36,14 +36,14 @@ def forward(model: nn.Module, x: Tensor, _: Tensor) -> None:
     model(x)
 
 
-def gradient(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+def pixel_gradient(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """Forward and backward pass down to the pixels, parameters left out: what an attack does at every step."""
     inputs = x.clone().requires_grad_()
     return torch.autograd.grad(model(inputs).gather(1, y[:, None]).sum(), inputs)[0]
 
 
-def explain(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+def explain_one_class(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """The row of W(x) of one class for every image, of a network of ours or of the package bcos."""
     theirs = next((module for module in model.modules() if hasattr(module, "explanation_mode")), None)
     with explanation_mode() if theirs is None else theirs.explanation_mode():  # type: ignore[operator]
-        return gradient(model, x, y)
+        return pixel_gradient(model, x, y)

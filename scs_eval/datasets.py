@@ -57,7 +57,7 @@ class DatasetReader:
         self.dataset, self.prepare = dataset, prepare
 
     def __getitem__(self, index: int) -> Tensor:
-        return as_pixels(_image(self.dataset[index]), self.prepare)
+        return image_tensor(_image(self.dataset[index]), self.prepare)
 
     def name(self, index: int) -> str:
         """Its number in the dataset."""
@@ -68,7 +68,7 @@ class DatasetReader:
         return hashlib.sha256(self[index].contiguous().numpy().data).hexdigest()
 
 
-def as_pixels(image: Any, prepare: Prepare | None = None) -> Tensor:
+def image_tensor(image: Any, prepare: Prepare | None = None) -> Tensor:
     """An image as (3, H, W): a PIL image, an array (H, W[, 3]) of bytes, or a tensor (3, H, W) or (1, H, W)."""
     if isinstance(image, Tensor):
         return image.expand(3, *image.shape[1:]) if image.ndim == 3 and len(image) == 1 else _three(image)

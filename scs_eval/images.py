@@ -103,7 +103,7 @@ def read_batches(images: Images, parts: Sequence[Positions]) -> Iterator[Tensor]
     return iter(images[part] for part in parts) if isinstance(images, Tensor) else images.batches(parts)
 
 
-def take(images: Images, positions: Positions) -> Images:
+def take_images(images: Images, positions: Positions) -> Images:
     """Some of the images; those that are read when used stay unread."""
     return images[positions] if isinstance(images, Tensor) else images.subset(positions)
 

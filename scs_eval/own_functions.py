@@ -48,7 +48,7 @@ def check_traits(given: Mapping[str, Any], traits: Sequence[str], *, noun: str) 
         raise InputError(f"{noun} has no trait {wrong[0]!r}; {hint}")
 
 
-def describe(function: Any, name: str, *, expected: str) -> Described:
+def describe_function(function: Any, name: str, *, expected: str) -> Described:
     """What a function says of itself; anything but a function raises. name: what it is to be called instead."""
     if not callable(function) or inspect.isclass(function):
         raise InputError(f"expected {expected}, got {function!r:.60}")

@@ -1,6 +1,7 @@
 """Names say what they hold: words that any value could bear are none (CONTRIBUTING.md)."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,24 @@ def test_no_value_is_called_what_any_could_be(path: Path) -> None:
         if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     }
     assert not names & NO_NAMES
+
+
+# The same role in several rooms: its module says whose.
+ROLES = {"run", "build", "main", "targets", "growths"}
+# The same meaning in two places: a formula beside its compiled pass, a figure's usual parts, halves of images.
+SHARED = {"add_norm_gradient", "draw_curves", "draw_maps", "halves"}
+
+
+@pytest.mark.parametrize("kind", [ast.ClassDef, ast.FunctionDef])
+def test_two_meanings_share_no_name(kind: type[ast.ClassDef | ast.FunctionDef]) -> None:
+    public = [
+        {
+            node.name
+            for node in ast.parse(path.read_text(encoding="utf-8")).body
+            if isinstance(node, kind) and not node.name.startswith("_")
+        }
+        for path in FILES
+        if "commands" not in path.parts  # a command is called what its analysis is called
+    ]
+    defined = Counter(name for names in public for name in names)
+    assert {name for name, count in defined.items() if count > 1} <= ROLES | SHARED

@@ -26,7 +26,7 @@ POLISHED = ("pgd", "apgd")  # attacks that follow gradients for as long as it ta
 FARTHEST = 5.0  # times the guess: a point that the polish finds beyond is not trusted
 
 
-class SearchResult(NamedTuple):
+class EpsSearchResult(NamedTuple):
     """What a search found for its n images.
 
     min_eps: (n,) the smallest ε found; 0 if the clean image is wrong already, inf if nothing fooled the model.
@@ -44,7 +44,7 @@ class SearchResult(NamedTuple):
 
 
 class Search:
-    """n images under way together, independent of each other; its fields: see `SearchResult`."""
+    """n images under way together, independent of each other; its fields: see `EpsSearchResult`."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Search:
         self.last_eps = np.zeros(n)
         self.undecided = n
 
-    def run(self, attacks: Sequence[Attack], *, independent: bool, polished: bool) -> SearchResult:
+    def run(self, attacks: Sequence[Attack], *, independent: bool, polished: bool) -> EpsSearchResult:
         """Let every attack lower the smallest ε that those before it left, or attack every ε afresh."""
         norm = attacks[0].norm
         self._look_at_clean(norm)
@@ -87,7 +87,7 @@ class Search:
         if not independent:
             self.is_adversarial = self.eps_values >= self.min_eps[:, None]
         self._decided(0)
-        return SearchResult(
+        return EpsSearchResult(
             self.min_eps, self.eps_index, self.eps_index_after, self.is_adversarial, self.attempts, self.images
         )
 

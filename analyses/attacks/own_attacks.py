@@ -8,7 +8,7 @@ from typing import Any, overload
 from scs_eval.analyses.attacks.config import Attack, parse_attacks
 from scs_eval.analyses.attacks.kinds import ATTACKS, PASSED, AttackFunction, AttackKind, find_attack
 from scs_eval.errors import InputError, several
-from scs_eval.own_functions import check_traits, describe, register_function, renamed, trait_names
+from scs_eval.own_functions import check_traits, describe_function, register_function, renamed, trait_names
 
 AttackLike = str | Attack | AttackFunction
 TRAITS = trait_names(AttackKind)
@@ -45,7 +45,7 @@ def as_kind(function: Any, name: str = "", **traits: Any) -> AttackKind:
     if isinstance(function, AttackKind):
         return renamed(function, name)
     expected = "an attack by name, an Attack or a function of (model, images, labels, eps)"
-    known = describe(function, name, expected=expected)
+    known = describe_function(function, name, expected=expected)
     check_traits(traits, TRAITS, noun="an attack")
     if "-" in known.name:
         raise InputError(f"expected an attack's name without a hyphen, which begins its options, got {known.name!r}")

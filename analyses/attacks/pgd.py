@@ -33,7 +33,7 @@ class Best:
         self.loss[chosen] = wide(loss[better])
 
 
-class Rule(Protocol):
+class StepRule(Protocol):
     """How a gradient attack moves; it may keep a state per image under way."""
 
     def move(self, step: int, points: Tensor, evaluation: Evaluation, ball: Ball) -> Tensor:
@@ -62,7 +62,7 @@ def run_gradient_attack(
     objective: Objective,
     ball: Ball,
     start: Tensor,
-    rule: Rule,
+    rule: StepRule,
     *,
     steps: int,
     stop_early: bool,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.config import Attack
-from scs_eval.analyses.attacks.eps_search import POLISHED, Search, SearchResult
+from scs_eval.analyses.attacks.eps_search import POLISHED, EpsSearchResult, Search
 from scs_eval.analyses.attacks.objective import Backward
 from scs_eval.analyses.attacks.sweep_state import SweepState
 from scs_eval.analyses.core.batching import CHUNK, images_at_once
@@ -59,7 +59,7 @@ class Sweep:
 
 
 # From positions (b,), clean images (b, 3, H, W) and what the search found for them to numbers (b,) by name.
-Summarise = Callable[[Tensor, Tensor, SearchResult], dict[str, np.ndarray]]
+Summarise = Callable[[Tensor, Tensor, EpsSearchResult], dict[str, np.ndarray]]
 Keep = Callable[[np.ndarray], np.ndarray]  # from min_eps (n,), NaN where not yet known, to positions (k,)
 
 
@@ -115,7 +115,7 @@ def sweep(
         own_progress = progress if alone else None  # of several processes, each sees only its own images
         adversarial: dict[int, Tensor] = {}  # of this process's last batch, until it is known which are kept
 
-        def search(rows: np.ndarray) -> tuple[SearchResult, dict[str, np.ndarray]]:
+        def search(rows: np.ndarray) -> tuple[EpsSearchResult, dict[str, np.ndarray]]:
             at = torch.from_numpy(rows)
             clean = images[at]
             under_way = Search(

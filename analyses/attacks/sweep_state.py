@@ -12,7 +12,7 @@ from torch import Tensor
 from scs_eval.analyses.core.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from scs_eval.analyses.attacks.eps_search import SearchResult
+    from scs_eval.analyses.attacks.eps_search import EpsSearchResult
 
 _ARRAYS = ("done", "min_eps", "eps_index", "eps_index_after", "is_adversarial", "attempts")
 _SUMMARY = "summary/"
@@ -20,7 +20,7 @@ _SUMMARY = "summary/"
 
 @dataclass(eq=False)
 class SweepState:
-    """The fields of `SearchResult` for all n images, and which are done (n,).
+    """The fields of `EpsSearchResult` for all n images, and which are done (n,).
 
     keep: which adversarial images to keep, by min_eps (n,), all of them if None. images: those that are kept, by
     position. summaries: name → (n,), numbers about adversarial images.
@@ -72,7 +72,7 @@ class SweepState:
             self.summaries = {name.removeprefix(_SUMMARY): arrays[name] for name in names}
         return self
 
-    def put(self, rows: np.ndarray, search: "SearchResult", summary: dict[str, np.ndarray]) -> None:
+    def put(self, rows: np.ndarray, search: "EpsSearchResult", summary: dict[str, np.ndarray]) -> None:
         """Take over what was found for some images."""
         self.done[rows] = True
         self.min_eps[rows], self.eps_index[rows] = search.min_eps, search.eps_index

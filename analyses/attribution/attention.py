@@ -74,13 +74,13 @@ def logits_and_attention(model: nn.Module, images: Tensor) -> tuple[Tensor, list
 
 def patch_map(shares: Tensor, images: Tensor) -> Tensor:
     """What each token gets, (N, K, L), as maps (N, K, C, H, W); a token more than patches is the class's, left out."""
-    grid, first = grid_of(shares.shape[-1], images)
+    grid, first = patch_grid(shares.shape[-1], images)
     coarse = shares[..., first:].unflatten(-1, grid)
     fine = F.interpolate(coarse, images.shape[2:], mode="bilinear", align_corners=False)
     return fine[:, :, None].expand(-1, -1, images.shape[1], -1, -1)
 
 
-def grid_of(tokens: int, images: Tensor) -> tuple[tuple[int, int], int]:
+def patch_grid(tokens: int, images: Tensor) -> tuple[tuple[int, int], int]:
     """Rows and columns of the patches, and how many tokens come before them: none, or the class's."""
     height, width = images.shape[2:]
     for first in (0, 1):
@@ -92,7 +92,7 @@ def grid_of(tokens: int, images: Tensor) -> tuple[tuple[int, int], int]:
 
 def read_out(paths: Tensor, images: Tensor) -> Tensor:
     """From who draws how much from whom, (N, K, L, L), what the head sees: the class token's row, else the mean row."""
-    _, first = grid_of(paths.shape[-1], images)
+    _, first = patch_grid(paths.shape[-1], images)
     return paths[..., 0, :] if first else paths.mean(-2)
 
 

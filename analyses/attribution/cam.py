@@ -21,13 +21,13 @@ def gradcam(model: nn.Module, images: Tensor, targets: Tensor, options: MapOptio
     if options.published and (last := classifier(model, images[:1])) is not None:
         return _published_gradcam(model, last, images, targets)
     layer = last_convolution(model, images[:1], method="gradcam")
-    return as_pixels(gradcam_rule(*activation_and_gradients(model, layer, images, targets)), images)
+    return as_pixel_maps(gradcam_rule(*activation_and_gradients(model, layer, images, targets)), images)
 
 
 def hirescam(model: nn.Module, images: Tensor, targets: Tensor, options: MapOptions) -> Tensor:
     """HiResCAM at the last convolution, Σ_c g_c ⊙ a_c, bilinearly upsampled (Draelos and Carin 2020)."""
     layer = last_convolution(model, images[:1], method="hirescam")
-    return as_pixels(hirescam_rule(*activation_and_gradients(model, layer, images, targets)), images)
+    return as_pixel_maps(hirescam_rule(*activation_and_gradients(model, layer, images, targets)), images)
 
 
 def normgrad(model: nn.Module, images: Tensor, targets: Tensor, options: MapOptions) -> Tensor:
@@ -36,7 +36,7 @@ def normgrad(model: nn.Module, images: Tensor, targets: Tensor, options: MapOpti
     It is the norm of what the place adds to the gradient of a 1×1 convolution set to the identity behind the layer.
     """
     layer = last_convolution(model, images[:1], method="normgrad")
-    return as_pixels(normgrad_rule(*activation_and_gradients(model, layer, images, targets)), images)
+    return as_pixel_maps(normgrad_rule(*activation_and_gradients(model, layer, images, targets)), images)
 
 
 def gradcam_rule(activation: Tensor, gradients: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def _published_gradcam(model: nn.Module, last: nn.Module, images: Tensor, target
         handle.remove()
     gradients = class_gradients(logits, taps[-1], targets)
     maps = (gradients.sum((-2, -1), keepdim=True) * taps[-1].detach()[:, None]).sum(2).relu()
-    return as_pixels(maps, images, mode="nearest")
+    return as_pixel_maps(maps, images, mode="nearest")
 
 
 def last_convolution(model: nn.Module, image: Tensor, *, method: str) -> nn.Module:
@@ -134,7 +134,7 @@ def activation_and_gradients(
     return outputs[-1].detach(), class_gradients(logits, outputs[-1], targets)
 
 
-def as_pixels(maps: Tensor, images: Tensor, *, mode: str = "bilinear") -> Tensor:
+def as_pixel_maps(maps: Tensor, images: Tensor, *, mode: str = "bilinear") -> Tensor:
     """Coarse maps (N, K, h, w) at the size of the images, every channel the same: (N, K, C, H, W)."""
     align = False if mode == "bilinear" else None
     fine = F.interpolate(maps.detach(), images.shape[2:], mode=mode, align_corners=align)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.attribution.cam import as_pixels, last_convolution
+from scs_eval.analyses.attribution.cam import as_pixel_maps, last_convolution
 from scs_eval.analyses.attribution.gradient import references_for
 from scs_eval.analyses.attribution.methods import CAPTUM, MapOptions, Method, Total
 from scs_eval.analyses.attribution.perturbation import window
@@ -65,7 +65,7 @@ def method_of(kind: type) -> Method:
         name=f"{CAPTUM}{name}",
         label=f"captum's {name}",
         source="captum.attr",
-        function=partial(explain, kind),
+        function=partial(explain_by_captum, kind),
         measures=(inspect.getdoc(kind) or name).partition("\n")[0].strip() or name,
         fails="see captum's documentation",
         passes=FEW.get(name, COSTLY if many else 1),
@@ -99,7 +99,7 @@ def _unsuited(kind: type) -> str:
     return f"needs {', '.join(required)}; pass a function of (model, images, targets)" if required else ""
 
 
-def explain(kind: Any, model: nn.Module, images: Tensor, targets: Tensor, options: MapOptions) -> Tensor:
+def explain_by_captum(kind: Any, model: nn.Module, images: Tensor, targets: Tensor, options: MapOptions) -> Tensor:
     """(N, K, C, H, W) what the class gives for each of K classes `targets` (N, K)."""
     single = kind.__name__ in RANDOM
     parts = [(images, targets)] if not single else zip(images.split(1), targets.split(1), strict=True)
@@ -145,7 +145,7 @@ def _attributions(
         return maps
     if maps.ndim != 4:
         raise NotApplicableError(f"{CAPTUM}{kind.__name__} gave no map, but shape {tuple(maps.shape)}")
-    return as_pixels(maps.sum(1, keepdim=True), images)[:, 0]
+    return as_pixel_maps(maps.sum(1, keepdim=True), images)[:, 0]
 
 
 def _arguments(kind: Any, images: Tensor, classes: Tensor, options: MapOptions) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attribution.cam import (
     activation_and_gradients,
-    as_pixels,
+    as_pixel_maps,
     convolutions_with_a_map,
     last_convolution,
     normgrad_rule,
@@ -45,7 +45,7 @@ def _at_named_layer(name: str, model: nn.Module, images: Tensor, targets: Tensor
     here = next((key for key in names if key == name or key.endswith(f".{name}")), None)
     if here is None:
         raise InputError(f"the model has no layer {name!r}; {did_you_mean(name, names, otherwise=f'layers: {names}')}")
-    return as_pixels(layer_map(model, model.get_submodule(here), images, targets), images)
+    return as_pixel_maps(layer_map(model, model.get_submodule(here), images, targets), images)
 
 
 def layer_map(model: nn.Module, layer: nn.Module, images: Tensor, targets: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ def combined(model: nn.Module, images: Tensor, targets: Tensor, options: MapOpti
     """
     layers = convolutions_with_a_map(model, images[:1], method="normgrad-combined")
     logs: Sequence[Tensor] = [
-        as_pixels(layer_map(model, layer, images, targets), images).log() for layer in dict.fromkeys(layers)
+        as_pixel_maps(layer_map(model, layer, images, targets), images).log() for layer in dict.fromkeys(layers)
     ]
     return torch.stack(list(logs)).mean(0).exp()
 
@@ -82,7 +82,7 @@ def meta(model: nn.Module, images: Tensor, targets: Tensor, options: MapOptions)
         for image, classes in zip(images, targets, strict=True)
         for label in classes
     ]
-    return as_pixels(torch.cat(maps).unflatten(0, targets.shape)[:, :, 0], images)
+    return as_pixel_maps(torch.cat(maps).unflatten(0, targets.shape)[:, :, 0], images)
 
 
 def _after_step(

@@ -10,7 +10,7 @@ from scs_eval.errors import InputError, several
 from scs_eval.own_functions import (
     NOT_SAID,
     check_traits,
-    describe,
+    describe_function,
     register_function,
     renamed,
     trait_names,
@@ -48,7 +48,7 @@ def register_method(method: Any = None, name: str = "", **traits: Any) -> Any:
     >>> torch.equal(maps, data.images - 0.5)
     True
     """
-    return register_function(METHODS, as_record, method, name, traits)
+    return register_function(METHODS, as_method, method, name, traits)
 
 
 def method_name(method: MethodLike) -> str:
@@ -58,7 +58,7 @@ def method_name(method: MethodLike) -> str:
     for known in METHODS.values():
         if known is method or (isinstance(known.function, PlainFunction) and known.function.function is method):
             return known.name
-    record = method if isinstance(method, Method) else as_record(method)
+    record = method if isinstance(method, Method) else as_method(method)
     if record.name in METHODS:
         raise InputError(f"there is a method {record.name!r} already; rename the function that was passed")
     PASSED[record.name] = record
@@ -74,7 +74,7 @@ def as_method_names(methods: MethodLike | Sequence[MethodLike]) -> tuple[str, ..
     return names
 
 
-def as_record(function: Any, name: str = "", **traits: Any) -> Method:
+def as_method(function: Any, name: str = "", **traits: Any) -> Method:
     """The record of a plain function or a class of captum.attr; a record as it is."""
     if isinstance(function, Method):
         return renamed(function, name, own=True)
@@ -85,7 +85,7 @@ def as_record(function: Any, name: str = "", **traits: Any) -> Method:
         known = method_of(function)
         return replace(known, name=name or f"{CAPTUM}{function.__name__}", **traits)
     expected = "a method by name, a function of (model, images, targets) or a class of captum.attr"
-    described = describe(function, name, expected=expected)
+    described = describe_function(function, name, expected=expected)
     plain = PlainFunction(described.name, function)
     known = Method(
         name=described.name, label=described.name, source=described.source, function=plain,

@@ -9,7 +9,7 @@ import numpy as np
 
 from scs_eval.analyses.attribution.metric_records import METRICS, PASSED, Metric, MetricFunction, find_metric
 from scs_eval.errors import InputError, several
-from scs_eval.own_functions import check_traits, describe, register_function, renamed, trait_names
+from scs_eval.own_functions import check_traits, describe_function, register_function, renamed, trait_names
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -43,14 +43,16 @@ def register_metric(metric: Any = None, name: str = "", **traits: Any) -> Any:
     >>> result.tables()["own_metrics"]["metric"].unique().tolist()
     ['positive_share']
     """
-    return register_function(METRICS, as_record, metric, name, traits)
+    return register_function(METRICS, as_metric, metric, name, traits)
 
 
-def as_record(function: Any, name: str = "", **traits: Any) -> Metric:
+def as_metric(function: Any, name: str = "", **traits: Any) -> Metric:
     """The record of a plain function; a record as it is."""
     if isinstance(function, Metric):
         return renamed(function, name, family="own")
-    known = describe(function, name, expected="a metric by name or a function of (model, images, targets, maps)")
+    known = describe_function(
+        function, name, expected="a metric by name or a function of (model, images, targets, maps)"
+    )
     check_traits(traits, TRAITS, noun="a metric")
     record = Metric(name=known.name, head=known.name, formula=known.text, function=function, source=known.source)
     return replace(record, **traits)
@@ -70,7 +72,7 @@ def _metric(asked: MetricLike) -> Metric:
     for known in METRICS.values():
         if asked is not None and known.function is asked:
             return known
-    record = as_record(asked)
+    record = as_metric(asked)
     if record.name in METRICS:
         raise InputError(f"there is a metric {record.name!r} already; rename the function that was passed")
     PASSED[record.name] = record

@@ -34,7 +34,7 @@ def score_table(
     table.loc[tested, "p_holm"] = holm(table.loc[tested, "p_value"])
     rows = [row for _, row in table.iterrows()]
     table["verdict"] = [
-        _why_untested(row) or verdict(metrics[row["metric"]], row["difference"], row["p_holm"]) for row in rows
+        _why_untested(row) or control_verdict(metrics[row["metric"]], row["difference"], row["p_holm"]) for row in rows
     ]
     return table
 
@@ -55,7 +55,7 @@ def mean_of(values: np.ndarray) -> dict[str, float]:
     return {**dict(zip(("mean", "low", "high"), parts, strict=True)), "n": len(there)}
 
 
-def verdict(metric: Metric, difference: float, p: float) -> str:
+def control_verdict(metric: Metric, difference: float, p: float) -> str:
     """In words, how a method compares with the random map."""
     below, at, above = metric.verdicts
     return at if p > LEVEL else below if difference < 0 else above

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from scs_eval.analyses.plotting.map_columns import scaled
+from scs_eval.analyses.plotting.map_columns import unit_scaled
 
 Floats = NDArray[np.float64]
 MEASURES = ("spearman_absolute", "spearman_signed", "ssim")
@@ -27,7 +27,7 @@ def ssim(first: np.ndarray, second: np.ndarray) -> Floats:
     values = np.full(len(first), np.nan)
     for i, (a, b) in enumerate(zip(first.astype(float), second.astype(float), strict=True)):
         if np.ptp(a) > 0 and np.ptp(b) > 0:
-            values[i] = structural_similarity(scaled(a), scaled(b), data_range=1.0, win_size=WINDOW)
+            values[i] = structural_similarity(unit_scaled(a), unit_scaled(b), data_range=1.0, win_size=WINDOW)
     return values
 
 

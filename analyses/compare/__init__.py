@@ -16,7 +16,7 @@ from scs_eval.analyses.attacks.sweep import check_eps_values
 from scs_eval.analyses.attribution.own_methods import MethodLike
 from scs_eval.analyses.attribution.own_metrics import MetricLike
 from scs_eval.analyses.compare.metrics import metrics_of, values_of
-from scs_eval.analyses.compare.result import CompareResult, stacked
+from scs_eval.analyses.compare.result import CompareResult, padded_stack
 from scs_eval.analyses.compare.steps import DEFAULT_ATTACKS, Advance, Setup, make_setup, make_steps, run_step
 from scs_eval.analyses.core.cache import ResultCache
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike
@@ -115,7 +115,7 @@ def _result(setup: Setup, results: Results, *, label: str, references: dict[str,
         settings={"seed": setup.seed, "method": setup.method, "analyses": tuple(parts), "eps": setup.eps},
         models=tuple(results),
         metrics=tuple(tuple(metrics[m]) for m in measured),  # type: ignore[misc]
-        outcomes=stacked([columns[m] for m in measured]),
+        outcomes=padded_stack([columns[m] for m in measured]),
         left_out=setup.left_out,
         parts=parts,
         image_indices={analysis: setup.image_indices(analysis) for analysis in parts},

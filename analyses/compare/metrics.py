@@ -10,13 +10,13 @@ from scs_eval.analyses.catalogue import LOWER as LOWER
 from scs_eval.analyses.catalogue import Analysis, Headline, compared
 
 if TYPE_CHECKING:
-    from scs_eval.analyses.attribution.metric_records import Metric as MapMetric
+    from scs_eval.analyses.attribution.metric_records import Metric
 
 NAMED = (1 / 255, 2 / 255, 4 / 255, 8 / 255)  # values of ε that have a line in the summary
 TINY = 1e-12
 
 
-class Metric(NamedTuple):
+class SummaryMetric(NamedTuple):
     """One line of the summary: a `Headline`, at one ε if it depends on that.
 
     main: whether it is in the summary and its tests; the others are in the table, and gates may ask for them.
@@ -30,7 +30,7 @@ class Metric(NamedTuple):
     main: bool = True
 
 
-def metrics_of(analyses: Iterable[str], eps: Sequence[float], own: Sequence["MapMetric"] = ()) -> list[Metric]:
+def metrics_of(analyses: Iterable[str], eps: Sequence[float], own: Sequence["Metric"] = ()) -> list[SummaryMetric]:
     """All metrics of some analyses in the order of the catalogue; those at a distance are called pgd@8/255.
 
     own: metrics of maps from outside, which stand behind those of faithfulness.
@@ -40,19 +40,21 @@ def metrics_of(analyses: Iterable[str], eps: Sequence[float], own: Sequence["Map
     for entry in (entry for name, entry in compared().items() if name in chosen):
         lines += [metric for headline in entry.metrics for metric in _lines(entry, headline, eps)]
         if "metrics" in entry.needs:
-            lines += [Metric(metric.name, entry.name, metric.formula, metric.better) for metric in own]
+            lines += [SummaryMetric(metric.name, entry.name, metric.formula, metric.better) for metric in own]
     return lines
 
 
-def _lines(entry: Analysis, headline: Headline, eps: Sequence[float]) -> Iterator[Metric]:
+def _lines(entry: Analysis, headline: Headline, eps: Sequence[float]) -> Iterator[SummaryMetric]:
     if not headline.at_eps:
-        yield Metric(headline.name, entry.name, headline.words, headline.better, headline.shares)
+        yield SummaryMetric(headline.name, entry.name, headline.words, headline.better, headline.shares)
         return
     shown = distances(eps)
     for radius in eps if headline.at_eps == "all" else shown:
         at = spell_eps(radius)
         words = f"{headline.words} at {at}"
-        yield Metric(f"{headline.name}@{at}", entry.name, words, headline.better, headline.shares, radius in shown)
+        yield SummaryMetric(
+            f"{headline.name}@{at}", entry.name, words, headline.better, headline.shares, radius in shown
+        )
 
 
 def distances(eps: Sequence[float]) -> list[float]:
@@ -66,7 +68,7 @@ def spell_eps(eps: float) -> str:
     return f"{round(halves) / 2:g}/255" if eps and abs(halves - round(halves)) < 1e-8 else f"{eps:.6g}"
 
 
-def values_of(metric: Metric, results: Mapping[str, Any]) -> np.ndarray:
+def values_of(metric: SummaryMetric, results: Mapping[str, Any]) -> np.ndarray:
     """The metric's value for every example, from a model's results by analysis; none if the analysis is missing."""
     if metric.analysis not in results:
         return np.zeros(0)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from scs_eval.analyses.attribution.score_table import mean_of
 from scs_eval.analyses.compare.figure import draw_pixel_curves
-from scs_eval.analyses.compare.metrics import HIGHER, LOWER, Metric
+from scs_eval.analyses.compare.metrics import HIGHER, LOWER, SummaryMetric
 from scs_eval.analyses.core.reference_tests import compare_pair
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import RESAMPLES, holm, wilson
@@ -54,9 +54,9 @@ class CompareResult(Result):
     references: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def lines(self) -> tuple[Metric, ...]:
+    def lines(self) -> tuple[SummaryMetric, ...]:
         """The metrics by their names, which a file does not keep."""
-        return tuple(Metric(*line) for line in self.metrics)
+        return tuple(SummaryMetric(*line) for line in self.metrics)
 
     @cached_property
     def _table(self) -> pd.DataFrame:
@@ -114,7 +114,7 @@ class CompareResult(Result):
         sign = test["difference"] * (self.metric(test["metric"]).better or HIGHER)
         return str(test["a"] if sign > 0 else test["b"])
 
-    def metric(self, name: str) -> Metric:
+    def metric(self, name: str) -> SummaryMetric:
         """The metric of that name."""
         return next(line for line in self.lines if line.name == name)
 
@@ -151,7 +151,7 @@ class CompareResult(Result):
             rows.append({"metric": f"{metric.name} {ARROWS[metric.better]}".strip(), **cells})
         return pd.DataFrame(rows)
 
-    def _cell(self, metric: Metric, model: str, row: "pd.Series[Any]") -> str:
+    def _cell(self, metric: SummaryMetric, model: str, row: "pd.Series[Any]") -> str:
         if np.isnan(row["value"]):
             return "–"
         marked = self.marked(metric.name, model)
@@ -179,7 +179,7 @@ class CompareResult(Result):
                 panel.set_axis_off()
             return style.figure_of(axes[0])
 
-    def _panel(self, ax: "Axes", metric: Metric, *, first: bool) -> None:
+    def _panel(self, ax: "Axes", metric: SummaryMetric, *, first: bool) -> None:
         table = self._table[self._table["metric"] == metric.name]
         for y, (_, row) in enumerate(table.iterrows()):
             colour, marker = style.look_of(row["model"])
@@ -205,7 +205,7 @@ def _estimate(values: np.ndarray, *, shares: bool) -> dict[str, Any]:
     return {"value": estimate["mean"], "low": estimate["low"], "high": estimate["high"], "n": estimate["n"]}
 
 
-def stacked(columns: list[list[np.ndarray]]) -> np.ndarray:
+def padded_stack(columns: list[list[np.ndarray]]) -> np.ndarray:
     """(M, K, n) from values of every metric and model of whatever length, NaN behind the last."""
     longest = max((len(values) for row in columns for values in row), default=0)
     outcomes = np.full((len(columns), len(columns[0]) if columns else 0, longest), np.nan)

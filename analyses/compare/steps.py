@@ -24,7 +24,7 @@ from scs_eval.analyses.core.result import Result
 from scs_eval.analyses.core.task import Task
 from scs_eval.analyses.core.validation import UNLABELLED, check_answer, check_images, check_request
 from scs_eval.errors import InputError, NotApplicableError, brief, check_whole, several
-from scs_eval.images import Images, take
+from scs_eval.images import Images, take_images
 from scs_eval.plugins import code_digest
 
 Advance = Callable[[float, str], None]
@@ -187,7 +187,7 @@ def _step(setup: Setup, entry: Analysis, task: Task, seconds: float) -> Step:
     if entry.unit == "image":
         size = min(setup.sizes[entry.name], len(task.labels))
         task = replace(
-            task, images=take(task.images, slice(size)), labels=task.labels[:size], indices=task.indices[:size]
+            task, images=take_images(task.images, slice(size)), labels=task.labels[:size], indices=task.indices[:size]
         )
     else:
         size = task.grids.sizes[entry.unit]

@@ -7,7 +7,7 @@ import numpy as np
 
 from scs_eval.analyses.attribution.completeness import percent
 from scs_eval.analyses.plotting import colour
-from scs_eval.analyses.plotting.image_grid import Column, Grid, split_name
+from scs_eval.analyses.plotting.image_grid import Grid, PictureColumn, split_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,10 +24,12 @@ def map_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Figu
     """A row per image: the image, the picture (six channels), the signed map, the map over the image, numbers."""
     columns = [_images(result)]
     if result.coloured:
-        columns.append(Column(title=f"W(x) as colours\n({result.picture})", pictures=_pictures(result, EXPLAINED)))
-    columns.append(Column(title="contributions", pictures=colour.signed(result.maps[: result.shown])))
+        columns.append(
+            PictureColumn(title=f"W(x) as colours\n({result.picture})", pictures=_pictures(result, EXPLAINED))
+        )
+    columns.append(PictureColumn(title="contributions", pictures=colour.signed(result.maps[: result.shown])))
     images, maps = result.images[: result.shown], result.maps[: result.shown]
-    columns.append(Column(title="over the image", pictures=colour.overlay(images, maps)))
+    columns.append(PictureColumn(title="over the image", pictures=colour.overlay(images, maps)))
     texts = [_text(result, position) for position in range(len(images))]
     note = f"{_whose(result)}\n{NOTE}"
     return Grid(columns=columns, texts=texts, marked=list(~result.complete), note=note, most=result.shown).draw(ax)
@@ -42,9 +44,9 @@ def delta_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Fi
     for position, title in enumerate(("most likely", "second")):
         shown = _pictures(result, FIRST + position) if result.coloured else colour.signed(maps[position], scale=scale)
         names = [f"{result.classes[k]} {_number(logit)}" for k, logit in _top(result, position)]
-        columns.append(Column(title=title, pictures=shown, captions=names))
+        columns.append(PictureColumn(title=title, pictures=shown, captions=names))
     delta = colour.signed(result.delta[: result.shown])
-    columns.append(Column(title="difference Δ", pictures=delta, captions=_leads(result)))
+    columns.append(PictureColumn(title="difference Δ", pictures=delta, captions=_leads(result)))
     note = f"{_whose(result, images)}\nΔ: for the most likely class (orange) or the second (blue). {SCALE}"
     note += "." if result.coloured else "; the two classes share one scale."
     return Grid(columns=columns, note=note, most=result.shown).draw(ax)
@@ -59,7 +61,7 @@ def mean_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Fig
     for title, maps in parts.items():
         captions = [f"sum {_number(item)}" for item in maps.sum((1, 2))[: result.shown]]
         pictures = colour.signed(maps[: result.shown], scale=scale)
-        columns.append(Column(title=title, pictures=pictures, captions=captions))
+        columns.append(PictureColumn(title=title, pictures=pictures, captions=captions))
     note = f"{_whose(result)}\n{NOTE[:-1]}, the largest of a row for all of it."
     return Grid(columns=columns, note=note, most=result.shown).draw(ax)
 
@@ -73,10 +75,10 @@ def comparison_figure(
     return Grid(columns=columns, note=note, most=results[0].shown).draw(ax)
 
 
-def _images(result: "ContributionsResult") -> Column:
+def _images(result: "ContributionsResult") -> PictureColumn:
     names = np.array([*result.classes, "unlabelled"])[result.labels]
     captions = [f"{name}, {index}" for name, index in zip(names, result.indices, strict=True)]
-    return Column(title="image", pictures=np.moveaxis(result.images[: result.shown], 1, -1), captions=captions)
+    return PictureColumn(title="image", pictures=np.moveaxis(result.images[: result.shown], 1, -1), captions=captions)
 
 
 def _pictures(result: "ContributionsResult", row: int) -> np.ndarray:
@@ -121,11 +123,11 @@ def _whose(result: "ContributionsResult", images: int | None = None) -> str:
     return f"{result.label}{hidden}"
 
 
-def _model_column(result: "ContributionsResult") -> Column:
+def _model_column(result: "ContributionsResult") -> PictureColumn:
     """One model's pictures, the size of its bias above, its class and logit below each."""
     shown = _pictures(result, EXPLAINED) if result.coloured else colour.signed(result.maps[: result.shown])
     table = result.table()
     cells = zip(table["explained"], table["logit"], table["complete"], strict=True)
     names = [f"{name} {_number(logit, '.1f')}{'' if complete else ' !'}" for name, logit, complete in cells]
     title = [*split_name(result.label, 13), f"bias {percent(float(table['bias_share'].median()))}"]
-    return Column(title="\n".join(title), pictures=shown, captions=names)
+    return PictureColumn(title="\n".join(title), pictures=shown, captions=names)

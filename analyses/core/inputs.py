@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.core.provenance import fingerprint
+from scs_eval.analyses.core.provenance import indices_digest
 from scs_eval.analyses.core.validation import UNLABELLED, check_class_names, check_one_per_image, count_logits
 from scs_eval.datasets import is_dataset, open_dataset
 from scs_eval.errors import InputError
@@ -112,7 +112,7 @@ def as_examples(
         labels=torch.full((count,), UNLABELLED) if given is None else given,
         classes=tuple(classes) if classes is not None else None,
         indices=at,
-        settings={**settings, "n": count, "indices_sha256": fingerprint(at)},
+        settings={**settings, "n": count, "indices_sha256": indices_digest(at)},
     )
 
 

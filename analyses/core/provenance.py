@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 SHORT = 12  # characters of a digest in a table
 
 
-def fingerprint(indices: ArrayLike) -> str:
+def indices_digest(indices: ArrayLike) -> str:
     """The sha256 of a list of whole numbers (as 8-byte little-endian): two runs saw the same images iff it is equal."""
     return hashlib.sha256(np.asarray(indices).astype("<i8").tobytes()).hexdigest()
 

@@ -28,7 +28,7 @@ from scs_eval.analyses.detect.result import DetectResult
 from scs_eval.analyses.detect.scores import PLAIN, plain_scores, stage_features, stage_scores
 from scs_eval.analyses.detect.stages import stages_of
 from scs_eval.errors import InputError
-from scs_eval.images import Images, take
+from scs_eval.images import Images, take_images
 from scs_eval.progress import Progress
 
 FEWEST = 2  # images of a kind in either part, without which it is not measured
@@ -104,7 +104,7 @@ def _checked(model: nn.Module, data: Examples) -> tuple[str, ...]:
 def _subset(data: Examples, where: np.ndarray) -> Examples:
     at = torch.from_numpy(np.flatnonzero(where))
     return Examples(
-        images=take(data.images, at), labels=data.labels[at], classes=data.classes, indices=data.indices[at],
+        images=take_images(data.images, at), labels=data.labels[at], classes=data.classes, indices=data.indices[at],
         settings=data.settings,
     )  # fmt: skip
 

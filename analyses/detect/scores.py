@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from scs_eval.analyses.core.model_state import device_of
 from scs_eval.analyses.core.validation import logits_of
 from scs_eval.analyses.detect.gaussians import TiedGaussians
-from scs_eval.analyses.detect.stages import captured, pooled
+from scs_eval.analyses.detect.stages import captured, channel_means
 
 PLAIN = ("max softmax", "energy", "ODIN")
 ODIN_TEMPERATURE = 1000.0
@@ -22,7 +22,7 @@ def stage_features(model: nn.Module, images: Tensor, stages: tuple[str, ...], *,
     """(n, C) the features of each stage, on the CPU."""
     with torch.no_grad(), captured(model, stages) as outputs:
         logits_of(model, images, classes=classes)
-        return [pooled(output).cpu() for output in outputs]
+        return [channel_means(output).cpu() for output in outputs]
 
 
 def plain_scores(model: nn.Module, images: Tensor, *, noise: float, classes: int) -> Tensor:
@@ -49,7 +49,7 @@ def stage_scores(
         def score(batch: Tensor, stage: str = stage, gaussian: TiedGaussians = gaussian) -> Tensor:
             with captured(model, (stage,)) as outputs:
                 logits_of(model, batch, classes=classes)
-                return gaussian.score(pooled(outputs[0]))
+                return gaussian.score(channel_means(outputs[0]))
 
         moved = preprocessed(score, images.to(device_of(model)), noise)
         with torch.no_grad():

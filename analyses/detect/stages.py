@@ -42,6 +42,6 @@ def captured(model: nn.Module, stages: tuple[str, ...]) -> Iterator[list[Activat
         yield [stack.enter_context(capture_output(model, name)) for name in stages]
 
 
-def pooled(activation: Activation) -> Tensor:
+def channel_means(activation: Activation) -> Tensor:
     """(n, C) a layer's last output, each channel's mean over positions."""
     return features(activation.output).mean(2)

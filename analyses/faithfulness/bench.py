@@ -39,7 +39,7 @@ UNTRAINED_SEED = 10_000  # of the untrained control: another network than any th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class MethodOutcome:
     """One method on n images.
 
     maps: (k', H, W) signed, channels summed, of the first k' images. deletion, insertion: (n, steps + 1) probabilities
@@ -71,15 +71,19 @@ class Outcome:
 IMAGES_SECOND = (*MEASURES, "examples", "own_scores")  # dimensions; in all others images come first
 
 
-def joined(outcomes: Sequence[Outcome]) -> Outcome:
+def joined(outcomes: Sequence[MethodOutcome]) -> MethodOutcome:
     """The outcomes of one method on some images after the other, as that on all of them."""
-    arrays = {item.name: [getattr(outcome, item.name) for outcome in outcomes] for item in fields(Outcome)}
-    return Outcome(**{name: np.concatenate(parts, axis=int(name in IMAGES_SECOND)) for name, parts in arrays.items()})
+    arrays = {item.name: [getattr(outcome, item.name) for outcome in outcomes] for item in fields(MethodOutcome)}
+    return MethodOutcome(
+        **{name: np.concatenate(parts, axis=int(name in IMAGES_SECOND)) for name, parts in arrays.items()}
+    )
 
 
-def stacked(outcomes: Sequence[Outcome]) -> dict[str, np.ndarray]:
+def stacked(outcomes: Sequence[MethodOutcome]) -> dict[str, np.ndarray]:
     """The outcomes' arrays, each with the methods as its first dimension."""
-    return {item.name: np.stack([getattr(outcome, item.name) for outcome in outcomes]) for item in fields(Outcome)}
+    return {
+        item.name: np.stack([getattr(outcome, item.name) for outcome in outcomes]) for item in fields(MethodOutcome)
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,13 +122,13 @@ class Bench:
         """The layers, in the order in which the cascade randomises them."""
         return depths_of(self.model, self.images[:1])
 
-    def test(self, method: str) -> Outcome:
+    def test(self, method: str) -> MethodOutcome:
         """Everything about one method, or control."""
         attributions = self.explain(self.model, method)
         curves = self.curves(attributions)
         pictures, signed = _pictures(attributions), _signed(attributions)
         similarity, examples = self.forgetting(method, signed, pictures)
-        return Outcome(
+        return MethodOutcome(
             maps=signed[: self.kept].astype(np.float32),
             deletion=curves.deletion.numpy(),
             insertion=curves.insertion.numpy(),

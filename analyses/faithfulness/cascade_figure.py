@@ -8,7 +8,7 @@ import numpy as np
 from scs_eval.analyses.attribution.similarity import MEASURES
 from scs_eval.analyses.faithfulness.figure import Model, draw_line, looks
 from scs_eval.analyses.plotting import style
-from scs_eval.analyses.plotting.map_columns import COLOURS, EMPTY, say_empty, scaled
+from scs_eval.analyses.plotting.map_columns import COLOURS, EMPTY, say_empty, unit_scaled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -103,7 +103,7 @@ def draw_maps_of_cascade(
 def _cell(ax: "Axes", picture: np.ndarray, *, column: float, row: int, head: str = "") -> None:
     """An image (H, W, 3), or a map (H, W) in its own scale; a map without any value above 0 says so."""
     left, top = column * (1 + GAP), row * (1 + GAP)
-    shown = picture if picture.ndim == 3 else scaled(np.nan_to_num(picture))
+    shown = picture if picture.ndim == 3 else unit_scaled(np.nan_to_num(picture))
     ax.imshow(shown, extent=(left, left + 1, top + 1, top), cmap=COLOURS, vmin=0, vmax=1, interpolation="nearest")
     ax.text(left + 0.5, top - 0.06, head, ha="center", va="bottom", fontsize=style.points(6.5))
     if not shown.any():

@@ -20,7 +20,7 @@ from scs_eval.errors import InputError
 BLUR = 1 / 8  # standard deviation of the blurred baseline, as a share of the image's shorter side
 
 
-class Rule(NamedTuple):
+class ChannelRule(NamedTuple):
     """How a value per pixel comes from the channels, and how a caption says it."""
 
     function: Callable[[Tensor], Tensor]
@@ -28,8 +28,8 @@ class Rule(NamedTuple):
 
 
 ORDERS = {
-    "signed": Rule(lambda maps: maps.sum(1), "sum over the channels, most positive first"),
-    "magnitude": Rule(lambda maps: maps.abs().amax(1), "largest |value| of the channels first"),
+    "signed": ChannelRule(lambda maps: maps.sum(1), "sum over the channels, most positive first"),
+    "magnitude": ChannelRule(lambda maps: maps.abs().amax(1), "largest |value| of the channels first"),
 }
 BASELINES = {"black": "black", "mean": "the image's mean colour", "blur": "the blurred image"}
 

@@ -18,7 +18,7 @@ from scs_eval.analyses.core.inference import BATCH, predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_labels, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels, check_request, check_several_classes
-from scs_eval.analyses.faithfulness.bench import Bench, Outcome, joined, stacked
+from scs_eval.analyses.faithfulness.bench import Bench, MethodOutcome, joined, stacked
 from scs_eval.analyses.faithfulness.controls import CONTROLS
 from scs_eval.analyses.faithfulness.options import FaithfulnessOptions
 from scs_eval.analyses.faithfulness.result import FaithfulnessResult
@@ -90,7 +90,7 @@ class _Blocks:
                 metrics=self.metrics,
             )  # fmt: skip
 
-    def test(self, method: str, progress: Progress) -> Outcome:
+    def test(self, method: str, progress: Progress) -> MethodOutcome:
         """Everything about one method, or control, on all images."""
         outcomes = []
         for bench in self:
@@ -146,9 +146,11 @@ def _logits(model: nn.Module, images: Tensor, classes: int) -> Tensor:
     return predict_logits(model, images.to(like.dtype), classes=classes, batch_size=BATCH)
 
 
-def _test_all(blocks: _Blocks, methods: Sequence[str], progress: Progress) -> tuple[dict[str, Outcome], dict[str, str]]:
+def _test_all(
+    blocks: _Blocks, methods: Sequence[str], progress: Progress
+) -> tuple[dict[str, MethodOutcome], dict[str, str]]:
     """Outcomes by method, then of the controls; and why a method cannot serve the model."""
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, MethodOutcome] = {}
     refused: dict[str, str] = {}
     for name in methods:
         try:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from scs_eval.analyses.plotting import style
 from scs_eval.analyses.plotting.colour import signed
-from scs_eval.analyses.plotting.image_grid import SHOWN, Column, Grid
+from scs_eval.analyses.plotting.image_grid import SHOWN, Grid, PictureColumn
 from scs_eval.analyses.plotting.lines import LineStyles
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Example(NamedTuple):
     smooth: int
 
 
-def boxes(shown: Sequence[Box], *, title: str, ax: "Axes | None" = None) -> "Figure":
+def draw_boxes(shown: Sequence[Box], *, title: str, ax: "Axes | None" = None) -> "Figure":
     """A box for each model and method, the models one below the other; the mean and its interval as numbers."""
     lines = _lines(shown)
     with style.drawing(ax, height=1.15 + 0.24 * max(lines)) as ax:
@@ -150,14 +150,14 @@ def examples(rows: Sequence[Example]) -> "Figure":
     """For each model and method one grid, of whatever size, and beside it the map of each class, its cell framed."""
     cells = rows[0].side ** 2
     shared = all(list(row.names) == list(rows[0].names) for row in rows)
-    columns = [Column(title="grid", pictures=[_enlarged(row.image.transpose(1, 2, 0)) for row in rows])]
+    columns = [PictureColumn(title="grid", pictures=[_enlarged(row.image.transpose(1, 2, 0)) for row in rows])]
     for cell in range(cells):
         maps = [_framed(row, cell) for row in rows]
         words = [
             f"{100 * row.scores[cell]:.0f} %" if shared else f"{row.names[cell]} {100 * row.scores[cell]:.0f} %"
             for row in rows
         ]
-        columns.append(Column(title=rows[0].names[cell] if shared else "", pictures=maps, captions=words))
+        columns.append(PictureColumn(title=rows[0].names[cell] if shared else "", pictures=maps, captions=words))
     smoothing = ["smoothed" if row.smooth > 1 else "not smoothed" for row in rows]
     mixed = len(set(smoothing)) > 1  # coarse maps are not smoothed: then every row says what was done
     texts = [f"{row.text}, {done}" if mixed else row.text for row, done in zip(rows, smoothing, strict=True)]
@@ -209,7 +209,7 @@ def curves(shown: Sequence[tuple[str, str, pd.DataFrame]], *, floor: float) -> "
         return style.figure_of(ax)
 
 
-def sweep(points: Sequence[Swept]) -> "Figure":
+def draw_sweep(points: Sequence[Swept]) -> "Figure":
     """Accuracy and localisation against B; networks of different series beside one another."""
     with style.paper_style():
         above, below = style.panels(2, 1, width=4.4, height=3.6, sharex=True)

@@ -18,7 +18,7 @@ B_OF_NAME = re.compile(r"_b=\d+(\.\d+)?")
 
 def boxes(results: Sequence["LocalisationResult"], ax: "Axes | None" = None) -> "Figure":
     """A box for every result."""
-    return figure.boxes([_box(result) for result in results], title=_title(results), ax=ax)
+    return figure.draw_boxes([_box(result) for result in results], title=_title(results), ax=ax)
 
 
 def _box(result: "LocalisationResult") -> figure.Box:
@@ -46,7 +46,7 @@ def figures(results: Sequence["LocalisationResult"]) -> dict[str, "Figure"]:
         drawn["top"] = figure.curves(curves, floor=1 / results[0].side ** 2)
     for method in dict.fromkeys(result.method for result in results):
         if points := _swept([item for item in results if item.method == method]):
-            drawn["sweep" if "sweep" not in drawn else f"sweep-{method}"] = figure.sweep(points)
+            drawn["sweep" if "sweep" not in drawn else f"sweep-{method}"] = figure.draw_sweep(points)
     return drawn
 
 

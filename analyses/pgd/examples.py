@@ -28,7 +28,9 @@ def choose_pictures(min_eps: Tensor, labels: Tensor, *, most: int) -> Tensor:
     return is_adversarial[torch.tensor(rounds, dtype=torch.long).argsort(stable=True)[:most]]
 
 
-def explain(model: nn.Module, images: Tensor, adversarial: Tensor, *, before: Tensor, after: Tensor) -> Explanations:
+def explain_attacked(
+    model: nn.Module, images: Tensor, adversarial: Tensor, *, before: Tensor, after: Tensor
+) -> Explanations:
     """Explain the predicted class of the images (k, 3, H, W), and that of their attacked versions."""
     if not len(images):
         return Explanations(gradients=np.zeros((0, 2, *images.shape[2:]), np.float32), contributions=None)

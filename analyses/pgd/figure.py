@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scs_eval.analyses.plotting import colour, style
-from scs_eval.analyses.plotting.image_grid import Column, Grid
+from scs_eval.analyses.plotting.image_grid import Grid, PictureColumn
 from scs_eval.analyses.plotting.lines import DASHES, Dash, LineStyles
-from scs_eval.analyses.plotting.map_columns import COLOURS, scaled
+from scs_eval.analyses.plotting.map_columns import COLOURS, unit_scaled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,8 +98,10 @@ def draw_attacked(result: "PgdResult", ax: "Axes | None" = None) -> "Figure":
     """Image, attacked image, perturbation magnified, and the explanation of what the model says before and after."""
     names, shown = np.array(result.classes), result.pictures
     columns = [
-        Column(title="image", pictures=_channels_last(result.images), captions=list(names[result.predictions[shown]])),
-        Column(
+        PictureColumn(
+            title="image", pictures=_channels_last(result.images), captions=list(names[result.predictions[shown]])
+        ),
+        PictureColumn(
             title="attacked",
             pictures=_channels_last(result.adversarial),
             captions=[f"→ {name}" for name in names[result.attacked_predictions[shown]]],
@@ -117,22 +119,22 @@ def draw_attacked(result: "PgdResult", ax: "Axes | None" = None) -> "Figure":
     return Grid(columns=columns, note=note).draw(ax)
 
 
-def _perturbations(result: "PgdResult") -> Column:
+def _perturbations(result: "PgdResult") -> PictureColumn:
     """Grey where nothing changed; each magnified so that its largest change is clear to see."""
     change = result.adversarial - result.images
     factors = np.array([_magnification(size) for size in np.abs(change).max((1, 2, 3))])
     radii = [_eps(value, result.norm) for value in result.min_eps[result.pictures]]
     captions = [f"ε = {radius}, ×{factor:g}" for radius, factor in zip(radii, factors, strict=True)]
     pictures = _channels_last(0.5 + change * factors[:, None, None, None])
-    return Column(title="perturbation,\nmagnified", pictures=pictures, captions=captions)
+    return PictureColumn(title="perturbation,\nmagnified", pictures=pictures, captions=captions)
 
 
-def _before_after(name: str, pictures: np.ndarray, maps: np.ndarray) -> list[Column]:
+def _before_after(name: str, pictures: np.ndarray, maps: np.ndarray) -> list[PictureColumn]:
     """Two columns from pictures (k, 2, H, W, 3); how much the maps (k, 2, H, W) have in common."""
     alike = [_correlation(*pair) for pair in maps]
     return [
-        Column(title=f"{name}\nbefore", pictures=pictures[:, 0]),
-        Column(title=f"{name}\nafter", pictures=pictures[:, 1], captions=alike),
+        PictureColumn(title=f"{name}\nbefore", pictures=pictures[:, 0]),
+        PictureColumn(title=f"{name}\nafter", pictures=pictures[:, 1], captions=alike),
     ]
 
 
@@ -147,7 +149,7 @@ def _bright(maps: np.ndarray) -> np.ndarray:
     """Maps (k, 2, H, W) as RGB (k, 2, H, W, 3)."""
     from matplotlib import colormaps
 
-    return np.stack([[colormaps[COLOURS](scaled(single))[..., :3] for single in pair] for pair in maps])
+    return np.stack([[colormaps[COLOURS](unit_scaled(single))[..., :3] for single in pair] for pair in maps])
 
 
 def _magnification(size: float) -> float:

@@ -11,21 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.config import Attack
-from scs_eval.analyses.attacks.eps_search import SearchResult
+from scs_eval.analyses.attacks.eps_search import EpsSearchResult
 from scs_eval.analyses.attacks.own_attacks import AttackLike, as_attacks
 from scs_eval.analyses.attacks.sweep import Sweep, check_eps_values, sweep
 from scs_eval.analyses.core.inference import predict_logits
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import check_images, check_labels, check_request
-from scs_eval.analyses.pgd.examples import choose_pictures, explain
+from scs_eval.analyses.pgd.examples import choose_pictures, explain_attacked
 from scs_eval.analyses.pgd.options import PgdOptions
 from scs_eval.analyses.pgd.quantisation import min_eps_rounded
 from scs_eval.analyses.pgd.result import PgdResult
 from scs_eval.analyses.scorecard import STEPS, Scorecard, find_preset
 from scs_eval.analyses.scorecard import scorecard as make_scorecard
 from scs_eval.errors import InputError
-from scs_eval.images import Images, take
+from scs_eval.images import Images, take_images
 from scs_eval.progress import Advance, Progress
 
 CARD_COST = {"fast": 3.5, "full": 30.0}  # of a scorecard, in sweeps of its images: measured; estimated by its queries
@@ -121,7 +121,7 @@ def _summarise(
     classes: int,
     at: Tensor,
     clean: Tensor,
-    searched: SearchResult,
+    searched: EpsSearchResult,
 ) -> dict[str, np.ndarray]:
     """What the model says of a batch's adversarial images, and what rounding to 8 bits leaves of them."""
     attacked = predict_logits(model, searched.images, classes=classes).argmax(1)
@@ -157,7 +157,7 @@ def _outcomes(
     clean = images[chosen]
     adversarial = swept.images[: len(chosen)] if len(chosen) else clean
     attacked = torch.from_numpy(swept.summaries["attacked_predictions"])
-    maps = explain(model, clean, adversarial, before=predictions[chosen], after=attacked[chosen])
+    maps = explain_attacked(model, clean, adversarial, before=predictions[chosen], after=attacked[chosen])
     return {
         "norm": swept.attacks[0].norm,
         "eps": swept.eps,
@@ -188,8 +188,9 @@ def _scorecard(
     few = slice(0, find_preset(preset).images or None)
     afresh = (result.eps.tolist(), torch.tensor(result.is_adversarial[:, few])) if result.independent else None
     return make_scorecard(
-        model, take(images, few), labels[few], eps=result.middle, attacks=attacks, preset=preset, label=result.label,
-        reported=torch.from_numpy(~result.right_at(result.middle))[few], indices=torch.from_numpy(result.indices)[few],
+        model, take_images(images, few), labels[few], eps=result.middle, attacks=attacks, preset=preset,
+        label=result.label, reported=torch.from_numpy(~result.right_at(result.middle))[few],
+        indices=torch.from_numpy(result.indices)[few],
         afresh=afresh, **options,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ MARK = style.RED
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class PictureColumn:
     """N pictures (H, W, 3 or 4), of one size or not, under a title; a caption below each, if there are any."""
 
     title: str
@@ -32,7 +32,7 @@ class Column:
 class Grid:
     """Columns of pictures, a text beside each row, and a note below that says what the colours mean."""
 
-    columns: Sequence[Column]
+    columns: Sequence[PictureColumn]
     note: str
     texts: Sequence[str] = ()
     marked: Sequence[bool] = field(default=())  # rows whose text is set in the colour of a warning
@@ -50,7 +50,7 @@ class Grid:
         head = LINE * max(column.title.count("\n") + 1 for column in self.columns) + 0.05
         step = cell + GAP + (LINE if any(column.captions for column in self.columns) else 0.0)
         width = max((cell + GAP) * len(self.columns) + beside, BAR + 1.8)
-        note = wrapped(style.note(self.note), width)
+        note = wrapped_note(style.note(self.note), width)
         below = head + step * self.rows + 0.1
         height = below + foot_height(note)
         with style.drawing(ax, width=width, height=height, rigid=True) as ax:
@@ -65,7 +65,7 @@ class Grid:
                 written.set_in_layout(False)  # there is room for it: the layout must not squeeze the pictures
             return style.figure_of(ax)
 
-    def _column(self, ax: "Axes", column: Column, *, left: float, head: float, cell: float, step: float) -> None:
+    def _column(self, ax: "Axes", column: PictureColumn, *, left: float, head: float, cell: float, step: float) -> None:
         ax.text(left + cell / 2, head - 0.04, column.title, ha="center", va="bottom", fontsize=style.points(7.5))
         for row in range(self.rows):
             top = head + row * step
@@ -95,7 +95,7 @@ class Grid:
         )
 
 
-def wrapped(note: str, width: float, *, signed: bool = True) -> str:
+def wrapped_note(note: str, width: float, *, signed: bool = True) -> str:
     """The note in lines that fit beside the colour bar, or under the pictures if there is none, in so many inches."""
     return "\n".join(style.wrapped(note, width - (BAR + 0.1 if signed else 0)))
 

@@ -19,7 +19,7 @@ LONGEST = 3  # rows of a figure with a single column of maps
 EMPTY = "0 everywhere"
 
 
-class Column(NamedTuple):
+class MapColumn(NamedTuple):
     """One model's maps (k, H, W) with a title, what it predicted, and whether that was right, if that is known."""
 
     title: str
@@ -43,7 +43,7 @@ class _Strip(NamedTuple):
 def draw_maps(
     images: np.ndarray,
     names: Sequence[str],
-    columns: Sequence[Column],
+    columns: Sequence[MapColumn],
     *,
     note: str,
     ax: "Axes | None" = None,
@@ -74,15 +74,15 @@ def _image_strip(images: np.ndarray, names: Sequence[str]) -> _Strip:
     return _Strip("image", [image.transpose(1, 2, 0) for image in images], names, ["black"] * len(images))
 
 
-def _map_strip(column: Column) -> _Strip:
+def _map_strip(column: MapColumn) -> _Strip:
     words, colours = list(column.predictions), ["black"] * len(column.predictions)
     if column.right is not None:
         words = [f"{'✓' if ok else '✗'} {word}" for word, ok in zip(words, column.right, strict=True)]
         colours = ["black" if ok else style.RED for ok in column.right]
-    return _Strip(column.title, [scaled(values) for values in column.maps], words, colours)
+    return _Strip(column.title, [unit_scaled(values) for values in column.maps], words, colours)
 
 
-def scaled(values: np.ndarray) -> np.ndarray:
+def unit_scaled(values: np.ndarray) -> np.ndarray:
     """A map in [0, 1]: divided by its 99th percentile and cut there; by its maximum if the percentile is 0."""
     top = np.percentile(values, PERCENTILE) or values.max()
     return np.clip(values / top, 0, 1) if top > 0 else np.zeros_like(values)

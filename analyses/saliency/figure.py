@@ -7,7 +7,7 @@ import numpy as np
 
 from scs_eval.analyses.attribution.methods import caption
 from scs_eval.analyses.plotting.image_grid import split_name
-from scs_eval.analyses.plotting.map_columns import Column, draw_maps
+from scs_eval.analyses.plotting.map_columns import MapColumn, draw_maps
 from scs_eval.analyses.saliency.reductions import find_reduction
 from scs_eval.errors import InputError
 
@@ -28,7 +28,7 @@ def draw(results: Sequence["SaliencyResult"], ax: "Axes | None" = None, *, page:
     return draw_maps(first.images, rows, columns, note=f"{_note(results)} {page}", ax=ax)
 
 
-def _column(result: "SaliencyResult", shown: np.ndarray, *, several: bool) -> Column:
+def _column(result: "SaliencyResult", shown: np.ndarray, *, several: bool) -> MapColumn:
     """A model's maps, what it predicted, and its title: accuracy overall, and of the class if all images have one."""
     positions = _positions(result, shown)
     labels, predictions = result.labels[positions], result.predictions[positions]
@@ -41,7 +41,7 @@ def _column(result: "SaliencyResult", shown: np.ndarray, *, several: bool) -> Co
         lines.append(f"{100 * result.class_accuracy[own]:.0f} % {own}")
     predicted = [result.classes[position] for position in predictions]
     right = (predictions == labels).tolist() if labelled else None
-    return Column("\n".join(lines), result.maps[positions], predicted, right)
+    return MapColumn("\n".join(lines), result.maps[positions], predicted, right)
 
 
 def _positions(result: "SaliencyResult", shown: np.ndarray) -> list[int]:

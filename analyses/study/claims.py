@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.catalogue import ENTRIES
-from scs_eval.analyses.compare.metrics import Metric, metrics_of, values_of
+from scs_eval.analyses.compare.metrics import SummaryMetric, metrics_of, values_of
 from scs_eval.analyses.core.reference_tests import LEVEL, same_examples
 from scs_eval.analyses.core.result import Result
 from scs_eval.analyses.core.statistics import holm
@@ -94,7 +94,7 @@ def _all_evidence(claim: Claim, results: Results, eps: Sequence[float]) -> Itera
             yield evidence
 
 
-def _evidence(claim: Claim, part: str, results: Results, metric: Metric, seen: set[tuple[str, str]]) -> Evidence:
+def _evidence(claim: Claim, part: str, results: Results, metric: SummaryMetric, seen: set[tuple[str, str]]) -> Evidence:
     """The pairs of a part with their values."""
     models = results[part][metric.analysis]
     others = results.get(claim.against_part or part, {}).get(metric.analysis, {})
@@ -117,7 +117,7 @@ def _same_networks(claim: Claim, models: Mapping[str, Result], others: Mapping[s
     return Pairs(tuple((label, label) for label in networks_at(shared, claim.of)), 0)
 
 
-def _metric(name: str, part: Mapping[str, Mapping[str, Result]], eps: Sequence[float]) -> Metric | None:
+def _metric(name: str, part: Mapping[str, Mapping[str, Result]], eps: Sequence[float]) -> SummaryMetric | None:
     return next((metric for metric in metrics_of(part, eps) if metric.name == name), None)
 
 

@@ -9,23 +9,23 @@ from collections.abc import Callable
 from torch import nn
 
 from scs_eval.models.conversion.rules import bcos_convolution
-from scs_eval.models.conversion.swap import Rule, swap_layers
+from scs_eval.models.conversion.swap import SwapRule, swap_layers
 from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.layers import BatchNorm, BcosConv2d
 
 
-def bcos_rules(*, b: float, norm: Callable[[int], nn.Module] = BatchNorm) -> list[Rule]:
+def bcos_rules(*, b: float, norm: Callable[[int], nn.Module] = BatchNorm) -> list[SwapRule]:
     """What a B-cos network has where a conventional one has such a layer."""
     return [
-        Rule((nn.Conv2d,), lambda conv: bcos_convolution(conv, b=b)),
-        Rule((nn.Linear,), lambda linear: BcosConv2d(linear.in_features, linear.out_features, 1, b=b)),
-        Rule((nn.BatchNorm2d, nn.LayerNorm), lambda old: norm(len(old.weight))),
-        Rule((nn.MaxPool2d,), lambda pool: nn.AvgPool2d(pool.kernel_size, pool.stride, pool.padding)),
-        Rule((nn.ReLU,), lambda _: nn.Identity()),
+        SwapRule((nn.Conv2d,), lambda conv: bcos_convolution(conv, b=b)),
+        SwapRule((nn.Linear,), lambda linear: BcosConv2d(linear.in_features, linear.out_features, 1, b=b)),
+        SwapRule((nn.BatchNorm2d, nn.LayerNorm), lambda old: norm(len(old.weight))),
+        SwapRule((nn.MaxPool2d,), lambda pool: nn.AvgPool2d(pool.kernel_size, pool.stride, pool.padding)),
+        SwapRule((nn.ReLU,), lambda _: nn.Identity()),
     ]
 
 
-def become_bcos(root: nn.Module, rules: list[Rule]) -> None:
+def become_bcos(root: nn.Module, rules: list[SwapRule]) -> None:
     """Swap the layers of `root`; the new ones start from the kernels of the old."""
     start = root.state_dict()
     swap_layers(root, rules)

@@ -11,7 +11,7 @@ from torchvision.models import resnet
 
 from scs_eval.models.architectures._blocks import POOLS, convolution
 from scs_eval.models.architectures._imagenet import encoding
-from scs_eval.models.conversion.swap import Rule, swap_layers
+from scs_eval.models.conversion.swap import SwapRule, swap_layers
 from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.layers import BatchNorm, BcosConv2d, LogitLayer
 from scs_eval.models.zoo.names import Variant
@@ -52,13 +52,13 @@ class ResNet(resnet.ResNet):
         return self.fc(self.avgpool(x).flatten(1))
 
 
-def _rules(variant: Variant) -> list[Rule]:
+def _rules(variant: Variant) -> list[SwapRule]:
     return [
-        Rule((nn.Conv2d,), lambda conv: _convolution(conv, variant)),
+        SwapRule((nn.Conv2d,), lambda conv: _convolution(conv, variant)),
         # Not in place: the layers before it keep their output for the backward pass.
-        Rule((nn.ReLU,), lambda _: nn.ReLU() if variant.activation == "relu" else nn.Identity()),
-        Rule((nn.BatchNorm2d,), lambda norm: _norm(norm, variant)),
-        Rule((nn.MaxPool2d,), lambda _: _pool(variant)),
+        SwapRule((nn.ReLU,), lambda _: nn.ReLU() if variant.activation == "relu" else nn.Identity()),
+        SwapRule((nn.BatchNorm2d,), lambda norm: _norm(norm, variant)),
+        SwapRule((nn.MaxPool2d,), lambda _: _pool(variant)),
     ]
 
 

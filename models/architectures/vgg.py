@@ -9,7 +9,7 @@ from torchvision.models import vgg
 
 from scs_eval.models.architectures._bcos_rules import bcos_rules, become_bcos, without
 from scs_eval.models.architectures._imagenet import ImageNetForm
-from scs_eval.models.conversion.swap import Kinds, Rule
+from scs_eval.models.conversion.swap import Kinds, SwapRule
 from scs_eval.models.layers import BcosConv2d
 from scs_eval.models.zoo.names import Variant
 
@@ -28,8 +28,8 @@ class VGG(ImageNetForm, vgg.VGG):
         self.surround(variant, num_classes)
 
 
-def _bcos_rules(b: float) -> list[Rule]:
-    first = Rule((nn.Linear,), lambda linear: BcosConv2d(512, linear.out_features, 7, padding=3, b=b), _sees_all)
+def _bcos_rules(b: float) -> list[SwapRule]:
+    first = SwapRule((nn.Linear,), lambda linear: BcosConv2d(512, linear.out_features, 7, padding=3, b=b), _sees_all)
     return [first, *bcos_rules(b=b)]
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from scs_eval.models.conversion.equivalence import same_output
-from scs_eval.models.conversion.swap import Rule
+from scs_eval.models.conversion.swap import SwapRule
 
 
 def take_apart(norm: nn.BatchNorm2d) -> nn.Sequential | None:
@@ -20,7 +20,7 @@ def take_apart(norm: nn.BatchNorm2d) -> nn.Sequential | None:
     return parts.train(norm.training) if _is_equivalent(norm, parts) else None
 
 
-TAKE_APART = Rule((nn.BatchNorm2d,), take_apart)
+TAKE_APART = SwapRule((nn.BatchNorm2d,), take_apart)
 
 
 def _is_equivalent(norm: nn.BatchNorm2d, parts: nn.Sequential) -> bool:

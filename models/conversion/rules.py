@@ -11,7 +11,7 @@ from torch import nn
 from scs_eval.errors import InputError
 from scs_eval.models.conversion.equivalence import is_equivalent
 from scs_eval.models.conversion.same_function import same_function_rules
-from scs_eval.models.conversion.swap import Rule, is_exactly
+from scs_eval.models.conversion.swap import SwapRule, is_exactly
 from scs_eval.models.conversion.target import ConversionSpec
 from scs_eval.models.layers import (
     AllNorm,
@@ -40,7 +40,7 @@ NORM_LAYERS = (nn.BatchNorm2d, nn.GroupNorm, nn.InstanceNorm2d, *NORMS.values(),
 ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Softplus, nn.Tanh)
 
 
-def conversion_rules(spec: ConversionSpec, *, sees_rgb: bool = True) -> list[Rule]:
+def conversion_rules(spec: ConversionSpec, *, sees_rgb: bool = True) -> list[SwapRule]:
     """Convolutions, linear layers, normalisation of the input, activations, norms: one rule each.
 
     sees_rgb: whether a convolution of the network sees RGB, which B-cos networks encode as [x, 1-x].
@@ -48,19 +48,19 @@ def conversion_rules(spec: ConversionSpec, *, sees_rgb: bool = True) -> list[Rul
     if spec.same_function:
         return same_function_rules(spec, sees_rgb=sees_rgb)
     rules = [
-        Rule((nn.Conv2d, *CONVOLUTIONS.values()), partial(_convolution, spec), is_exactly),
-        Rule((BcosLinear,), partial(_linear, spec), is_exactly),
-        Rule((nn.Linear,), partial(_linear, spec), is_equivalent),
+        SwapRule((nn.Conv2d, *CONVOLUTIONS.values()), partial(_convolution, spec), is_exactly),
+        SwapRule((BcosLinear,), partial(_linear, spec), is_exactly),
+        SwapRule((nn.Linear,), partial(_linear, spec), is_equivalent),
     ]
     if spec.layer == "bcos":
-        rules.append(Rule((Normalize,), lambda _: nn.Identity(), is_exactly))  # [x, 1-x] comes instead
+        rules.append(SwapRule((Normalize,), lambda _: nn.Identity(), is_exactly))  # [x, 1-x] comes instead
     if spec.chosen_activation != "keep":
         activation = nn.ReLU if spec.chosen_activation == "relu" else nn.Identity
-        rules.append(Rule(ACTIVATIONS, lambda _: activation(), is_exactly))
+        rules.append(SwapRule(ACTIVATIONS, lambda _: activation(), is_exactly))
     if spec.chosen_norm != "keep":
         rules += [
-            Rule((nn.LayerNorm,), partial(_token_norm, spec)),
-            Rule(NORM_LAYERS, partial(_norm, spec), is_exactly),
+            SwapRule((nn.LayerNorm,), partial(_token_norm, spec)),
+            SwapRule(NORM_LAYERS, partial(_norm, spec), is_exactly),
         ]
     return rules
 

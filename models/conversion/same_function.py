@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.models.conversion.equivalence import is_equivalent
-from scs_eval.models.conversion.swap import Rule, is_exactly
+from scs_eval.models.conversion.swap import SwapRule, is_exactly
 from scs_eval.models.conversion.target import ConversionSpec
 from scs_eval.models.layers import (
     BatchNorm,
@@ -33,20 +33,20 @@ LINEAR_Q = 1e3  # far above the norm of a patch, and so small that responses sta
 SMOOTH = (nn.ELU, nn.GELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Tanh)  # 0 at 0, and not piecewise linear
 
 
-def same_function_rules(spec: ConversionSpec, *, sees_rgb: bool) -> list[Rule]:
+def same_function_rules(spec: ConversionSpec, *, sees_rgb: bool) -> list[SwapRule]:
     """For each kind of layer one that computes the same at B = 1, and can be explained; SCS takes convolutions only."""
     if spec.layer == "scs":
-        return [Rule((nn.Conv2d,), _nearly_linear, is_exactly)]
-    encoded = [Rule((Normalize,), _normalize, is_exactly)] if sees_rgb else []
+        return [SwapRule((nn.Conv2d,), _nearly_linear, is_exactly)]
+    encoded = [SwapRule((Normalize,), _normalize, is_exactly)] if sees_rgb else []
     return [
         *encoded,
-        Rule((nn.BatchNorm2d,), _batch_norm, is_exactly),
-        Rule((nn.Conv2d,), lambda conv: _convolution(conv, spec.b), is_exactly),
-        Rule((nn.MultiheadAttention,), _attention, is_exactly),
-        Rule((nn.Linear,), lambda linear: _linear(linear, spec.b), is_equivalent),
-        Rule((nn.LayerNorm,), _token_norm),
-        Rule((nn.GroupNorm,), _group_norm, is_exactly),
-        Rule(SMOOTH, DynamicActivation, is_exactly),
+        SwapRule((nn.BatchNorm2d,), _batch_norm, is_exactly),
+        SwapRule((nn.Conv2d,), lambda conv: _convolution(conv, spec.b), is_exactly),
+        SwapRule((nn.MultiheadAttention,), _attention, is_exactly),
+        SwapRule((nn.Linear,), lambda linear: _linear(linear, spec.b), is_equivalent),
+        SwapRule((nn.LayerNorm,), _token_norm),
+        SwapRule((nn.GroupNorm,), _group_norm, is_exactly),
+        SwapRule(SMOOTH, DynamicActivation, is_exactly),
     ]
 
 

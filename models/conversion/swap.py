@@ -14,7 +14,7 @@ def is_exactly(module: nn.Module, kinds: Kinds) -> bool:
     return type(module) in kinds
 
 
-class Rule(NamedTuple):
+class SwapRule(NamedTuple):
     """Layers of which kinds make way, and for what.
 
     build: the new layer for an old one; None where the old one stays.
@@ -27,7 +27,7 @@ class Rule(NamedTuple):
 
 
 def swap_layers(
-    root: nn.Module, rules: Iterable[Rule], *, keep: Callable[[str], bool] = lambda name: False
+    root: nn.Module, rules: Iterable[SwapRule], *, keep: Callable[[str], bool] = lambda name: False
 ) -> dict[str, str]:
     """Replace the layers below `root` by the first rule that matches them, in place; name to "old → new".
 
@@ -38,7 +38,7 @@ def swap_layers(
 
 
 def _swapped(
-    parent: nn.Module, rules: tuple[Rule, ...], keep: Callable[[str], bool], done: dict[int, nn.Module], prefix: str
+    parent: nn.Module, rules: tuple[SwapRule, ...], keep: Callable[[str], bool], done: dict[int, nn.Module], prefix: str
 ) -> Iterator[tuple[str, str]]:
     for key, child in [(key, child) for key, child in parent._modules.items() if child is not None]:
         name = f"{prefix}{key}"
@@ -53,7 +53,7 @@ def _swapped(
             yield name, _change(child, new)
 
 
-def _replacement(module: nn.Module, rules: tuple[Rule, ...]) -> nn.Module | None:
+def _replacement(module: nn.Module, rules: tuple[SwapRule, ...]) -> nn.Module | None:
     rule = next((rule for rule in rules if rule.matches(module, rule.kinds)), None)
     return None if rule is None else rule.build(module)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from scs_eval.models.explain.checkpointing import marked
 from scs_eval.models.explain.dynamic_linear import explaining
 from scs_eval.models.layers.convolution import lengths, prepare, unit_kernels
-from scs_eval.models.layers.kernels.bcos import Plan, aligned, largest
+from scs_eval.models.layers.kernels.bcos import BcosSettings, aligned, largest
 from scs_eval.models.layers.kernels.dispatch import aligned_convolution
 from scs_eval.models.layers.scs import PaddingMode, Size
 
@@ -60,7 +60,7 @@ class BcosConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) to (N, O, h, w)."""
         x, at = prepare(x, self)
-        y = aligned_convolution(x, unit_kernels(self.weight), Plan(at, self.b, self.max_out, self.scale))
+        y = aligned_convolution(x, unit_kernels(self.weight), BcosSettings(at, self.b, self.max_out, self.scale))
         y = y if self.unit_norm else y * lengths(self.weight)[:, None, None]
         return y if self.bias is None else y + self.bias[:, None, None]
 

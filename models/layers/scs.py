@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from scs_eval.models.layers.convolution import prepare, unit_kernels
 from scs_eval.models.layers.kernels.dispatch import sharpened_convolution
-from scs_eval.models.layers.kernels.scs import Plan
+from scs_eval.models.layers.kernels.scs import ScsSettings
 from scs_eval.models.layers.pooling import MaxAbsPool2d, Pool
 
 Size = int | tuple[int, int]
@@ -71,7 +71,7 @@ class SharpenedSDP2d(nn.Conv2d):
     def _respond(self, x: Tensor, weight: Tensor, q: Tensor | None) -> Tensor:
         x, at = prepare(x, self)
         p = self.p if self.fixed_p is not None else held(self.p, self.p_min, None)
-        return sharpened_convolution(x, weight, p, q, Plan(at, self.relu, self.pool, self.eps))
+        return sharpened_convolution(x, weight, p, q, ScsSettings(at, self.relu, self.pool, self.eps))
 
     @torch.no_grad()
     def constrain_(self) -> None:

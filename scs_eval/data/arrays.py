@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scs_eval.data.image_data import UNLABELLED
-from scs_eval.data.scaling import scaled
+from scs_eval.data.scaling import resized
 from scs_eval.errors import InputError
 
 
@@ -27,7 +27,7 @@ class ArrayReader:
         if self.size is None or image.shape[1:] == (self.size, self.size):
             return image
         unit = image.float().div_(255) if image.dtype == torch.uint8 else image.float()
-        return scaled(unit[None], self.size)[0]
+        return resized(unit[None], self.size)[0]
 
     def name(self, index: int) -> str:
         """Its number in the array."""

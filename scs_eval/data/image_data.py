@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from scs_eval.errors import InputError
-from scs_eval.images import Images, StreamedImages, take
+from scs_eval.images import Images, StreamedImages, take_images
 
 UNLABELLED = -1
 
@@ -81,5 +81,8 @@ class ImageData:
     def subset(self, positions: torch.Tensor | slice) -> ImageData:
         """The images at `positions` (integers, a mask or a slice), in that order."""
         return replace(
-            self, images=take(self.images, positions), labels=self.labels[positions], indices=self.indices[positions]
+            self,
+            images=take_images(self.images, positions),
+            labels=self.labels[positions],
+            indices=self.indices[positions],
         )

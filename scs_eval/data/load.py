@@ -15,8 +15,8 @@ from scs_eval.data.cifar10c import PREFIX
 from scs_eval.data.decode import scale_pixels
 from scs_eval.data.folder import FileReader, common_size
 from scs_eval.data.image_data import ImageData
-from scs_eval.data.scaling import refuse_beyond_memory, scaled
-from scs_eval.data.sources import Opened, open_source
+from scs_eval.data.scaling import refuse_beyond_memory, resized
+from scs_eval.data.sources import Opened, open_images
 from scs_eval.datasets import open_dataset
 from scs_eval.errors import InputError, check_whole
 from scs_eval.images import Images, Reader, StreamedImages
@@ -70,7 +70,7 @@ def load_data(
     if resize is not None and size is None:
         raise InputError(f"resize {resize} needs the size of the centre to cut out: give size=32 or --size 32 as well")
     _check_split(source, split)
-    opened = open_source(source, labels, classes, split=split, data_dir=data_dir, num_classes=num_classes)
+    opened = open_images(source, labels, classes, split=split, data_dir=data_dir, num_classes=num_classes)
     if size is not None:
         refuse_beyond_memory(n or len(opened.indices), size)
     usable = _usable(opened, indices, exclude)
@@ -125,7 +125,7 @@ def _array(pixels: NDArray[Any], chosen: NDArray[np.int64], size: int | None) ->
         return StreamedImages(ArrayReader(pixels, size=size), chosen, (height, width))
     floats = torch.from_numpy(pixels[chosen])
     floats = floats.float().div_(255) if floats.dtype == torch.uint8 else floats
-    return floats if size is None else scaled(floats, size)
+    return floats if size is None else resized(floats, size)
 
 
 def _files(

@@ -43,11 +43,11 @@ def count_classes(source: Any) -> int | None:
         return len(CLASSES_OF_NAMES[source])
     if str(source).startswith(f"{PREFIX}:"):
         return len(CLASSES)
-    opened = open_source(source, None, None, split="test", data_dir=None, num_classes=None)
+    opened = open_images(source, None, None, split="test", data_dir=None, num_classes=None)
     return None if (opened.labels < 0).all() else len(opened.classes)
 
 
-def open_source(
+def open_images(
     source: Any, labels: Any, classes: Sequence[str] | None, *, split: str, data_dir: Any, num_classes: int | None
 ) -> Opened:
     """What a name, a path, an array or a dataset holds; options as `load_data` takes them."""
@@ -94,7 +94,7 @@ def _opened_own(name: str, split: str, data_dir: Any, num_classes: int | None) -
     value = OWN_DATA[name]()
     images, labels, classes = (*value, None)[:3] if isinstance(value, tuple) else (value, None, None)
     try:
-        opened = open_source(images, labels, classes, split=split, data_dir=data_dir, num_classes=num_classes)
+        opened = open_images(images, labels, classes, split=split, data_dir=data_dir, num_classes=num_classes)
     except InputError as error:
         raise InputError(f"the data {name!r}: {error}") from error
     return replace(opened, source=name)

@@ -21,7 +21,7 @@ from scs_eval.analyses.contributions import ContributionsResult, contributions
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import logits_of
 from scs_eval.analyses.plotting import colour
-from scs_eval.analyses.plotting.map_columns import COLOURS, scaled
+from scs_eval.analyses.plotting.map_columns import COLOURS, unit_scaled
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -193,6 +193,6 @@ def _pictures(image: "Tensor", maps: "Tensor", decomposed: ContributionsResult |
     pictures = {"image": image[0].permute(1, 2, 0).cpu().numpy()}
     if decomposed is not None and decomposed.coloured:
         pictures["W(x) as colours"] = colour.on_white(decomposed.rgba())[0]
-    pictures[SIZE] = colormaps[COLOURS](scaled(np.abs(channels).max(0)))[..., :3]
+    pictures[SIZE] = colormaps[COLOURS](unit_scaled(np.abs(channels).max(0)))[..., :3]
     pictures[SIGN] = colour.signed(channels.sum(0)[None])[0]
     return pictures

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from scs_eval.analyses.compare.result import CompareResult
 from scs_eval.files import write_text
-from scs_eval.report.html.page import page
+from scs_eval.report.html.page import comparison_page
 from scs_eval.report.model_card import model_card
 from scs_eval.report.write import FigureError, join_errors, write_result
 
@@ -49,7 +49,7 @@ def write_comparison(
             write_result(part, folder / name, command=command, failures=failed)
             if progress is not None:
                 progress(1, name)
-        text = page(result, folder=folder, cards=cards, run=run, images=result.image_indices, gates=gates)
+        text = comparison_page(result, folder=folder, cards=cards, run=run, images=result.image_indices, gates=gates)
         write_text(folder / PAGE, text)
 
     written = write_result(result, out, command=command, beside=beside, failures=failed)

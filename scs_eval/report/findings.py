@@ -28,7 +28,7 @@ def write_findings(claims: pd.DataFrame, plan: str, page: Path) -> Path:
     rows = page.with_name(f"claims-{plan}.csv")
     rows.unlink(missing_ok=True)
     claims.to_csv(rows, index=False, float_format="%.4g", lineterminator="\n")
-    write_text(page, f"{before}{first}\n\n{findings(pd.read_csv(rows))}\n{last}{after}")
+    write_text(page, f"{before}{first}\n\n{claim_list(pd.read_csv(rows))}\n{last}{after}")
     return rows
 
 
@@ -44,7 +44,7 @@ def around(plan: str, page: Path) -> tuple[str, str]:
     return before, after
 
 
-def findings(claims: pd.DataFrame) -> str:
+def claim_list(claims: pd.DataFrame) -> str:
     """The claims as a list, those that are decided first."""
     main = claims[claims["main"]]
     lines = [_line(row) for verdict in VERDICTS for _, row in main[main["verdict"] == verdict].iterrows()]

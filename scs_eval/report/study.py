@@ -13,8 +13,8 @@ from scs_eval.analyses.core.training_table import training_summary
 from scs_eval.analyses.study.exhibits import Shown, needed_words
 from scs_eval.analyses.study.result import PARTED, StudyResult, claim_summary, file_name
 from scs_eval.files import write_text
-from scs_eval.report.html.figures import figure_of
-from scs_eval.report.html.parts import Claim, Claims, Code, Note, Part, Section, Table, make_page
+from scs_eval.report.html.figures import figure_part
+from scs_eval.report.html.parts import ClaimRow, Claims, Code, Note, Part, Section, Table, make_page
 from scs_eval.report.write import FigureError, write_result
 
 PAGE = "report.html"
@@ -84,20 +84,20 @@ def _claims(result: StudyResult, folder: Path) -> list[Part]:
     parts.append(Claims(name="claims", claims=[_claim(row) for _, row in table[table["main"]].iterrows()]))
     if (folder / "figure.png").exists():
         words = "Effects of the claims with their intervals"
-        parts.append(figure_of(folder / "figure.png", name="effects", words=words))
+        parts.append(figure_part(folder / "figure.png", name="effects", words=words))
     if (~table["main"]).any():
         own = table[~table["main"]]
         parts.append(Table(name="claims-by-part", frame=claim_summary(own), data=own, caption="The same for each part"))
     return parts
 
 
-def _claim(row: "pd.Series[Any]") -> Claim:
+def _claim(row: "pd.Series[Any]") -> ClaimRow:
     line = claim_summary(pd.DataFrame([row])).iloc[0]
     decided = row["verdict"] in ("supported", "contradicted")
     effect = f"{line['metric']}: {line['effect']}" if line["effect"] else ""
     observed = f"observed: {line['observed']}" if line["observed"] and not decided else ""
     tested = np.isfinite(row["effect"])
-    return Claim(
+    return ClaimRow(
         text=line["claim"],
         verdict=row["verdict"],
         effect="; ".join(filter(None, (effect, observed))),
@@ -115,7 +115,7 @@ def _exhibit(shown: Shown, folder: Path) -> Iterator[Part]:
     if shown.table is not None:
         yield Table(name=name, frame=shown.table, caption=words)
     elif shown.draw is not None and path.exists():
-        yield figure_of(path, name=name, words=words)
+        yield figure_part(path, name=name, words=words)
     else:
         why = shown.why_not or "the figure could not be drawn"
         yield Note(text=f"{words} Not remade: {why.removesuffix('.')}. {missing}".strip())

@@ -19,7 +19,8 @@ from scs_eval.training.run_directory import read_run
 if TYPE_CHECKING:
     from optuna import Study, Trial
 
-    from scs_eval.training.metrics import Evaluation
+    from scs_eval.training.metrics import ModelEvaluation
+
 
 STORAGE = "trials.db"
 WARMUP_TRIALS, WARMUP_EPOCHS = 4, 1  # before any trial is pruned; before an epoch counts for that
@@ -142,7 +143,7 @@ def _objective(trial: "Trial", plan: SearchPlan, report: Callable[[str], None], 
     lr = float(f"{trial.suggest_float('lr', *plan.lr, log=True):.4g}") if plan.lr else None
     trial.set_user_attr("values", [p] if lr is None else [p, lr])
 
-    def after_epoch(epoch: int, evaluation: "Evaluation") -> None:
+    def after_epoch(epoch: int, evaluation: "ModelEvaluation") -> None:
         trial.report(evaluation.accuracy, epoch)
         trial.set_user_attr("accuracy", evaluation.accuracy)
         trial.set_user_attr("epochs", epoch)

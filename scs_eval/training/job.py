@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from scs_eval.errors import InputError
 from scs_eval.models.zoo.names import split_seed, with_seed
-from scs_eval.training.network import folder_name, model_name
+from scs_eval.training.network import model_folder_name, model_name
 from scs_eval.training.recipe import Recipe, default_recipe, implied_numbers, make_recipe
 from scs_eval.training.run_directory import RunDirectory, read_run
 
@@ -45,7 +45,7 @@ class Job:
     @property
     def label(self) -> str:
         """The model with its seed: NAME@3."""
-        return with_seed(folder_name(self.model), self.seed)
+        return with_seed(model_folder_name(self.model), self.seed)
 
     @property
     def weights(self) -> Path:
@@ -97,7 +97,7 @@ def plan_job(
         raise InputError("which model? give --model NAME, or --resume --out DIR")
     if model is not None:
         model, settings = _with_named_seed(model_name(model), settings)
-    out = out or Path("results", "train", with_seed(folder_name(str(model)), settings.get("seed", 0)))
+    out = out or Path("results", "train", with_seed(model_folder_name(str(model)), settings.get("seed", 0)))
     recorded = read_run(out) if resume and RunDirectory(out).begun else {}
     name = model or recorded.get("model")
     if name is None:

@@ -11,24 +11,24 @@ from typing import Any
 from scs_eval.models.conversion.bcosify import described_as
 from scs_eval.progress import Advance, progress
 from scs_eval.training.job import Job
-from scs_eval.training.metrics import DivergedError, Evaluation, evaluate
+from scs_eval.training.metrics import DivergedError, ModelEvaluation, evaluate
 from scs_eval.training.processes import StopRequest, stop_on_signal
 from scs_eval.training.records import RunRecords
 from scs_eval.training.run_directory import CHECKPOINT, StateCheckpoint, epoch_file, write_json
 from scs_eval.training.trainer import Trainer
 from scs_eval.training.weights import describe_job, write_weights
 
-AfterEpoch = Callable[[int, Evaluation], None]  # told the epoch and its evaluation; what it raises ends the run
+AfterEpoch = Callable[[int, ModelEvaluation], None]  # told the epoch and its evaluation; what it raises ends the run
 REFRESH_SECONDS = 0.5  # reading the loss makes a GPU wait for its queue, so not at every batch
 GPU_CHECK_EVERY = 20  # batches between two looks at the loss: each makes a GPU wait for its queue
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainingOutcome:
     """How a run ended: with weights and their evaluation, or stopped by a signal."""
 
     weights: Path | None
-    evaluation: Evaluation | None
+    evaluation: ModelEvaluation | None
     stopped_by: int = 0
 
 
@@ -78,7 +78,7 @@ class TrainingLoop:
         self.saved = "none"
         self.mark = time.monotonic()
 
-    def complete(self, state: dict[str, Any] | None) -> Outcome:
+    def complete(self, state: dict[str, Any] | None) -> TrainingOutcome:
         """Train to the end, from the beginning or from the state of a checkpoint."""
         if state is not None:
             self.trainer.load_state_dict(state)
@@ -92,17 +92,17 @@ class TrainingLoop:
             reporter.resume(self.trainer.step)
             return self._epochs(reporter, stop)
 
-    def _epochs(self, reporter: Reporter, stop: StopRequest) -> Outcome:
+    def _epochs(self, reporter: Reporter, stop: StopRequest) -> TrainingOutcome:
         test = None
         while self.trainer.epoch <= self.job.recipe.epochs:
             if self._train_epoch(reporter, stop):
                 # Another process may have had the signal; what torchrun passes on is SIGTERM.
-                return Outcome(None, None, stopped_by=stop.signal_number or signal.SIGTERM)
+                return TrainingOutcome(None, None, stopped_by=stop.signal_number or signal.SIGTERM)
             test = self._end_epoch(reporter)
         test = test or evaluate(self.trainer.best_guess, self.source, recipe=self.job.recipe, world=self.world)
         if self.world.is_main:
             self._finish(test)
-        return Outcome(self.job.weights, test)
+        return TrainingOutcome(self.job.weights, test)
 
     def _train_epoch(self, reporter: Reporter, stop: StopRequest) -> bool:
         """Train what is left of the epoch; True if a signal ended it early."""
@@ -147,7 +147,7 @@ class TrainingLoop:
             "begin again with --overwrite and a smaller --lr"
         )
 
-    def _end_epoch(self, reporter: Reporter) -> Evaluation:
+    def _end_epoch(self, reporter: Reporter) -> ModelEvaluation:
         """Evaluate, record, and save the state at the beginning of the next epoch."""
         trainer = self.trainer
         loss, accuracy = trainer.metrics.total(self.world)
@@ -189,21 +189,21 @@ class TrainingLoop:
         self.trainer.metrics.seconds += now - self.mark
         self.mark = now
 
-    def _finish(self, test: Evaluation) -> None:
+    def _finish(self, test: ModelEvaluation) -> None:
         """The weights come last: where they are, the run is finished."""
         results = self._results(test)
         write_json(self.job.out / "run.json", {**self.about, **results, "finished": True})
         self._write_weights(self.job.weights, test)
         self.checkpoint.remove()
 
-    def _write_weights(self, path: Path, test: Evaluation) -> None:
+    def _write_weights(self, path: Path, test: ModelEvaluation) -> None:
         model = self.trainer.best_guess
         metadata = describe_job(self.job, num_classes=self.source.num_classes)
         if "converted" in metadata:
             metadata["converted"] = described_as(str(metadata["converted"]), model)
         write_weights(path, model, {**metadata, **self._results(test)})
 
-    def _results(self, test: Evaluation) -> dict[str, float]:
+    def _results(self, test: ModelEvaluation) -> dict[str, float]:
         train_seconds, eval_seconds = self.records.median_seconds()
         return {
             "test_accuracy": test.accuracy,

@@ -89,7 +89,7 @@ class EpochMetrics:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class ModelEvaluation:
     """The outcome on the test images of all processes."""
 
     loss: float
@@ -102,7 +102,7 @@ class Evaluation:
         return self.correct / self.images
 
 
-def evaluate(model: nn.Module, source: Source, *, recipe: Recipe, world: World) -> Evaluation:
+def evaluate(model: nn.Module, source: Source, *, recipe: Recipe, world: World) -> ModelEvaluation:
     """Evaluate in eval mode, without gradients; the model is in training mode afterwards."""
     loss = torch.tensor(0.0, device=world.device)
     counts = torch.zeros(2, dtype=torch.int64, device=world.device)
@@ -114,7 +114,7 @@ def evaluate(model: nn.Module, source: Source, *, recipe: Recipe, world: World) 
             counts += torch.stack([count_correct(logits, labels), torch.tensor(len(labels), device=world.device)])
     model.train()
     correct, images = world.sum(counts).tolist()
-    return Evaluation(loss=world.sum(loss).item() / images, correct=correct, images=images)
+    return ModelEvaluation(loss=world.sum(loss).item() / images, correct=correct, images=images)
 
 
 def norms(tensors: list[Tensor]) -> Tensor:

@@ -24,7 +24,7 @@ def model_name(model: str) -> str:
     return model if is_external(model) else canonical_name(model)
 
 
-def folder_name(model: str) -> str:
+def model_folder_name(model: str) -> str:
     """What a model's folder and file of weights are called."""
     return Path(model).stem if is_file(model) else model.replace(":", "_")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from scs_eval.files import write_atomically
-from scs_eval.training.metrics import Evaluation, norms
+from scs_eval.training.metrics import ModelEvaluation, norms
 from scs_eval.training.trainer import Trainer
 
 RECORDS = ["epoch", "lr", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "train_seconds", "eval_seconds"]
@@ -18,7 +18,7 @@ LAYERS = ["epoch", "layer", "quantity", "index", "value"]
 NORMS = ["step", "layer", "weight_norm"]
 
 
-class Table:
+class CsvTable:
     """A CSV file whose first column counts epochs or steps."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ def find_layers(model: nn.Module) -> list[Layer]:
     return layers
 
 
-def describe(layers: list[Layer]) -> list[tuple[str, str, str, float]]:
+def parameter_rows(layers: list[Layer]) -> list[tuple[str, str, str, float]]:
     """Rows (layer, quantity, index, value) of the weights, p and q as they are now."""
     lengths = norms([layer.weight.detach() for layer in layers]).tolist()
     rows = [(layer.name, "weight_norm", "", length) for layer, length in zip(layers, lengths, strict=True)]
@@ -88,9 +88,9 @@ class RunRecords:
     def __init__(self, directory: Path, trainer: Trainer, *, norms_per_batch: bool) -> None:
         self.trainer = trainer
         self.layers = find_layers(trainer.model)
-        self.records = Table(directory / "records.csv", RECORDS)
-        self.layer_table = Table(directory / "layers.csv", LAYERS)
-        self.norms = Table(directory / "norms.csv", NORMS) if norms_per_batch else None
+        self.records = CsvTable(directory / "records.csv", RECORDS)
+        self.layer_table = CsvTable(directory / "layers.csv", LAYERS)
+        self.norms = CsvTable(directory / "norms.csv", NORMS) if norms_per_batch else None
         self.pending: list[tuple[int, Tensor]] = []
 
     def begin(self) -> None:
@@ -102,7 +102,7 @@ class RunRecords:
         if self.norms is not None:
             self.norms.begin(keep_until=-1 if fresh else self.trainer.step)
         if fresh:
-            self.layer_table.append((0, *row) for row in describe(self.layers))
+            self.layer_table.append((0, *row) for row in parameter_rows(self.layers))
             self.note_norms()
             self.flush()
 
@@ -121,10 +121,10 @@ class RunRecords:
             )
         self.pending.clear()
 
-    def write_epoch(self, *, loss: float, accuracy: float, test: Evaluation, eval_seconds: float) -> None:
+    def write_epoch(self, *, loss: float, accuracy: float, test: ModelEvaluation, eval_seconds: float) -> None:
         """Write the rows of the epoch that the trainer has just completed; lr is that of its last batch."""
         epoch, metrics = self.trainer.epoch, self.trainer.metrics
-        self.layer_table.append((epoch, *row) for row in (*describe(self.layers), *self._gradients()))
+        self.layer_table.append((epoch, *row) for row in (*parameter_rows(self.layers), *self._gradients()))
         seconds = round(metrics.seconds, 3), round(eval_seconds, 3)
         self.records.append([(epoch, metrics.lr, loss, accuracy, test.loss, test.accuracy, *seconds)])
 

@@ -23,7 +23,7 @@ from scs_eval.files import real_path
 from scs_eval.models.loading.limits import check_file
 from scs_eval.models.loading.load import is_file
 from scs_eval.training.job import Job
-from scs_eval.training.loop import AfterEpoch, Outcome, TrainingLoop
+from scs_eval.training.loop import AfterEpoch, TrainingLoop, TrainingOutcome
 from scs_eval.training.network import build_network
 from scs_eval.training.processes import REQUEUE, World, join_world
 from scs_eval.training.records import find_layers
@@ -34,7 +34,9 @@ from scs_eval.training.trainer import Trainer
 from scs_eval.training.weights import initialise_from
 
 
-def train(job: Job, *, resume: bool = False, overwrite: bool = False, after_epoch: AfterEpoch | None = None) -> Outcome:
+def train(
+    job: Job, *, resume: bool = False, overwrite: bool = False, after_epoch: AfterEpoch | None = None
+) -> TrainingOutcome:
     """Train the job's model into its directory; with `resume`, go on where an earlier run of the same job stopped.
 
     after_epoch: called with every epoch's number and evaluation; what it raises ends the run, which can be resumed.
@@ -46,7 +48,7 @@ def train(job: Job, *, resume: bool = False, overwrite: bool = False, after_epoc
         if resume and recorded:
             job.refuse_unless_same(recorded)
         if resume and directory.finished:
-            return Outcome(job.weights, None)
+            return TrainingOutcome(job.weights, None)
         with (
             directory.held(weights=job.weights.name, resume=resume, overwrite=overwrite)
             if world.is_main
@@ -170,7 +172,7 @@ class ClusterTask:
         return DelayedSubmission(self)
 
 
-def submit(
+def submit_jobs(
     jobs: list[Job], *, cluster: str, logs: Path, parameters: dict[str, Any], log: str | None = None
 ) -> dict[str, str]:
     """Submit one job a model, unless it is on its way already; the numbers of the jobs by the models' labels."""
@@ -180,7 +182,7 @@ def submit(
 
 
 @dataclass(frozen=True)
-class Result:
+class JobResult:
     """What became of one job."""
 
     job: Job
@@ -190,7 +192,7 @@ class Result:
     stopped_by: int = 0
 
 
-def train_all(jobs: Iterable[Job], *, log: str | None = None) -> Iterator[Result]:
+def train_all(jobs: Iterable[Job], *, log: str | None = None) -> Iterator[JobResult]:
     """Train one job after another, continuing interrupted ones. log: see `after_epoch_for`.
 
     A job that fails does not keep the others from running; a signal ends the series.
@@ -200,8 +202,8 @@ def train_all(jobs: Iterable[Job], *, log: str | None = None) -> Iterator[Result
             outcome = train(job, resume=True, after_epoch=after_epoch_for(log, job.out))
         except Exception as error:
             wrong = isinstance(error, InputError)
-            yield Result(job, f"failed: {' '.join(str(error).split())}", failed=True, refused=wrong)
+            yield JobResult(job, f"failed: {' '.join(str(error).split())}", failed=True, refused=wrong)
             continue
-        yield Result(job, "stopped" if outcome.stopped_by else "trained", stopped_by=outcome.stopped_by)
+        yield JobResult(job, "stopped" if outcome.stopped_by else "trained", stopped_by=outcome.stopped_by)
         if outcome.stopped_by:
             return

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scs_eval.data.scaling import scaled
+from scs_eval.data.scaling import resized
 from scs_eval.errors import InputError
 from scs_eval.training.augmentation import crop_flip, generator, to_unit
 from scs_eval.training.job import Job
@@ -83,7 +83,7 @@ class ArraySource:
             yield self._enlarged(to_unit(self.test_images[chosen])), self.test_labels[chosen]
 
     def _enlarged(self, images: Tensor) -> Tensor:
-        return images if images.shape[-1] == self.sizes[0] else scaled(images, self.sizes[0])
+        return images if images.shape[-1] == self.sizes[0] else resized(images, self.sizes[0])
 
     def _draws(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
         count, stream = len(self.images), generator(self.seed, epoch)

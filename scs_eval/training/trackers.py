@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scs_eval.errors import InputError
 from scs_eval.training.loop import AfterEpoch
-from scs_eval.training.metrics import Evaluation
+from scs_eval.training.metrics import ModelEvaluation
 
 RECORDS = "records.csv"
 TENSORBOARD = "tensorboard"
@@ -30,7 +30,7 @@ def tracked(track: Track, out: Path) -> AfterEpoch:
     With W&B: `tracked(lambda epoch, numbers: wandb.log(dict(numbers), step=epoch), job.out)`.
     """
 
-    def after_epoch(epoch: int, evaluation: Evaluation) -> None:
+    def after_epoch(epoch: int, evaluation: ModelEvaluation) -> None:
         if os.environ.get("RANK", "0") == "0":
             track(epoch, last_record(out))
 

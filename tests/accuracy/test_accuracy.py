@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult, Known, accuracy
 from scs_eval.analyses.core.model_state import evaluating
-from scs_eval.analyses.core.provenance import fingerprint
+from scs_eval.analyses.core.provenance import indices_digest
 from scs_eval.cli.commands.accuracy import command
 from scs_eval.cli.output import folder_name
 from scs_eval.data import ImageData
@@ -78,7 +78,7 @@ def test_parameters_and_settings() -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 3))
     result = accuracy(model, IMAGES, LABELS, classes=CLASSES)
     assert result.parameters == 48 * 3 + 3
-    images = {"data": "array", "n": len(IMAGES), "indices_sha256": fingerprint(range(len(IMAGES)))}
+    images = {"data": "array", "n": len(IMAGES), "indices_sha256": indices_digest(range(len(IMAGES)))}
     assert result.settings == {**images, "device": "cpu", "batch_size": 250}
     assert result.seconds > 0
 
@@ -385,7 +385,7 @@ def test_the_command_writes_and_prints_the_path_last() -> None:
     assert table["train_seconds_per_epoch"].tolist()[1] == 31.5
     settings = json.loads((out / "run.json").read_text())["settings"]
     assert (settings["data"], settings["n"], settings["seed"]) == ("sample", 5, 0)
-    assert settings["indices_sha256"] == fingerprint([5, 6, 7, 8, 9])
+    assert settings["indices_sha256"] == indices_digest([5, 6, 7, 8, 9])
 
 
 @pytest.mark.usefixtures("zoo", "here")

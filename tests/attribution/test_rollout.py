@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.models import VisionTransformer
 
-from scs_eval.analyses.attribution.attention import grid_of, logits_and_attention
+from scs_eval.analyses.attribution.attention import logits_and_attention, patch_grid
 from scs_eval.analyses.attribution.attribute import attribute, pixel_maps
 from scs_eval.errors import NotApplicableError
 from scs_eval.models.layers import SelfAttention
@@ -102,7 +102,7 @@ def test_leaves_no_hooks(fails: bool) -> None:
 
 def test_tokens_that_are_no_image() -> None:
     with pytest.raises(NotApplicableError, match="17 tokens"):
-        grid_of(17, torch.rand(1, 3, 32, 31))
+        patch_grid(17, torch.rand(1, 3, 32, 31))
 
 
 def attention_by_hand(model: VisionTransformer) -> tuple[Tensor, list[Tensor]]:

@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import scs_eval
-from scs_eval.report.html.page import page
+from scs_eval.report.html.page import comparison_page
 from scs_eval.report.provenance import provenance
 
 WORDS = [
@@ -67,7 +67,7 @@ def structure(word: str = PLAIN, *, where: str) -> Structure:
     """The page of a comparison of two models, with the word in one place."""
     said = dict.fromkeys(PLACES, PLAIN) | {where: word}
     return Structure(
-        page(
+        comparison_page(
             comparison(said["label"], said["class name"], said["title"]),
             folder=Path("/nowhere"),
             cards={said["label"]: {said["fact's name"]: said["fact"]}, "other": {}},

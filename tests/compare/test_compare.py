@@ -18,8 +18,8 @@ from scs_eval.analyses.catalogue import imported
 from scs_eval.analyses.compare import compare, steps
 from scs_eval.analyses.compare.attacked import attacked_explanations
 from scs_eval.analyses.compare.gates import parse_gate
-from scs_eval.analyses.compare.metrics import Metric, metrics_of, spell_eps
-from scs_eval.analyses.compare.result import CompareResult, stacked
+from scs_eval.analyses.compare.metrics import SummaryMetric, metrics_of, spell_eps
+from scs_eval.analyses.compare.result import CompareResult, padded_stack
 from scs_eval.analyses.core.cache import ResultCache
 from scs_eval.analyses.core.result import load_result
 from scs_eval.cli.main import cli
@@ -29,16 +29,16 @@ DATA = load_data("sample", n=60)
 FEW = {"labels": DATA.labels, "classes": DATA.classes, "indices": DATA.indices}
 SMALL = {"accuracy": 60, "saliency": 12, "contributions": 12, "localisation": 2, "pgd": 8, "faithfulness": 4}
 METRICS = (
-    Metric("accuracy", "accuracy", "right", 1, True),
-    Metric("deletion", "faithfulness", "low", -1),
-    Metric("sparseness", "saliency", "neither", 0),
-    Metric("pgd@0.01", "pgd", "not shown", 1, True, False),
+    SummaryMetric("accuracy", "accuracy", "right", 1, True),
+    SummaryMetric("deletion", "faithfulness", "low", -1),
+    SummaryMetric("sparseness", "saliency", "neither", 0),
+    SummaryMetric("pgd@0.01", "pgd", "not shown", 1, True, False),
 )
 
 
 def result_of(columns: list[list[np.ndarray]], models: tuple[str, ...] = ("a", "b")) -> CompareResult:
     return CompareResult(
-        label="x", models=models, metrics=tuple(map(tuple, METRICS[: len(columns)])), outcomes=stacked(columns)
+        label="x", models=models, metrics=tuple(map(tuple, METRICS[: len(columns)])), outcomes=padded_stack(columns)
     )
 
 

@@ -21,7 +21,7 @@ from scs_eval.analyses.faithfulness.controls import edge_map, random_map
 from scs_eval.analyses.faithfulness.infidelity import infidelity
 from scs_eval.analyses.faithfulness.pixel_curves import ORDERS, area, baseline_of, counts_of, pixel_curves, ranks_of
 from scs_eval.analyses.faithfulness.randomisation import cascade, depths_of, randomise_
-from scs_eval.analyses.plotting.map_columns import scaled
+from scs_eval.analyses.plotting.map_columns import unit_scaled
 from scs_eval.errors import InputError
 from scs_eval.models.layers import SharpenedSDP2d
 from scs_eval.models.zoo.registry import create_model
@@ -142,7 +142,7 @@ def test_ssim_is_scikit_images_of_what_is_drawn() -> None:
     first, second = RNG.uniform(size=(3, 12, 12)), RNG.uniform(size=(3, 12, 12))
     second[1], second[2] = 5 * first[1], 0
     found = ssim(first, second)
-    expected = structural_similarity(scaled(first[0]), scaled(second[0]), data_range=1.0)
+    expected = structural_similarity(unit_scaled(first[0]), unit_scaled(second[0]), data_range=1.0)
     assert found[0] == pytest.approx(expected, rel=1e-12)
     assert found[1] == pytest.approx(1)  # a map's scale is not drawn
     assert np.isnan(found[2])

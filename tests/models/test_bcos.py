@@ -158,7 +158,7 @@ def layouts():
 def test_fast_pass_is_the_formula_in_every_layout(layout, b, max_out, explain):
     layer = BcosConv2d(4, 6, 3, stride=(1, 2), padding=1, groups=2, b=b, max_out=max_out, scale=3.0).double()
     x, weight = layouts()[layout], layer.weight
-    plan = alignment.Plan(prepare(x, layer)[1], b, max_out, 3.0)
+    plan = alignment.BcosSettings(prepare(x, layer)[1], b, max_out, 3.0)
     formula = lambda x: alignment.aligned_responses(x, unit_kernels(weight), plan)  # noqa: E731
     fast, plain = (value_and_gradients(f, x, parameters=[weight], explain=explain) for f in (layer, formula))
     for actual, wanted in zip(fast, plain, strict=True):

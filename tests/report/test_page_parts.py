@@ -15,9 +15,9 @@ from matplotlib.figure import Figure as Drawing
 from PIL import Image
 
 from scs_eval.analyses.plotting import style
-from scs_eval.report.html.figures import figure_of, is_chart, points_of, write_svg
+from scs_eval.report.html.figures import figure_part, is_chart, points_of, write_svg
 from scs_eval.report.html.page import ink_on
-from scs_eval.report.html.parts import Claim, Claims, Note, Section, Table, make_page
+from scs_eval.report.html.parts import ClaimRow, Claims, Note, Section, Table, make_page
 
 RUN = {
     "command": "scs-eval study x",
@@ -59,7 +59,7 @@ def test_pictures_are_no_charts_and_charts_keep_their_points(tmp_path: Path):
     assert is_chart(drawing)
     drawing.savefig(tmp_path / "a.png")
     write_svg(drawing, tmp_path / "a.svg")
-    part = figure_of(tmp_path / "a.png", name="a")
+    part = figure_part(tmp_path / "a.png", name="a")
     assert part.chart
     assert part.points[0]["name"] == HOSTILE
     write_svg(some_chart(), tmp_path / "b.svg")
@@ -67,20 +67,20 @@ def test_pictures_are_no_charts_and_charts_keep_their_points(tmp_path: Path):
     drawing.axes[0].imshow(np.zeros((2, 2)))
     assert not is_chart(drawing)
     (tmp_path / "a.svg").unlink()
-    assert figure_of(tmp_path / "a.png", name="a").uri.startswith("data:image/webp")
+    assert figure_part(tmp_path / "a.png", name="a").uri.startswith("data:image/webp")
 
 
 def a_page(folder: Path) -> str:
     some_chart().savefig(folder / "a.png")
     write_svg(some_chart(), folder / "a.svg")
     claims = [
-        Claim(text=HOSTILE, verdict="supported", effect="+1", scope="5 trainings, 500 images", test="sign flips"),
-        Claim(text="b", verdict="contradicted", scope="this network", caveat="one training"),
+        ClaimRow(text=HOSTILE, verdict="supported", effect="+1", scope="5 trainings, 500 images", test="sign flips"),
+        ClaimRow(text="b", verdict="contradicted", scope="this network", caveat="one training"),
     ]
     frame = pd.DataFrame({"a": ["10", "9", "−3"], "b": [HOSTILE, "x", "y"]})
     sections = [
         Section(name="claims", title="Claims", parts=[Note(text=HOSTILE), Claims(name="claims", claims=claims)]),
-        Section(name="t", title="T", parts=[Table(name="t", frame=frame), figure_of(folder / "a.png", name="a")]),
+        Section(name="t", title="T", parts=[Table(name="t", frame=frame), figure_part(folder / "a.png", name="a")]),
     ]
     return make_page(title=HOSTILE, over="scs-eval study", sections=sections, run=RUN, download={"x": float("nan")})
 
@@ -164,7 +164,7 @@ def test_maps_and_photographs_are_each_kept_in_their_smaller_form(tmp_path: Path
     shown = []
     for name, pixels in (("maps", maps), ("photograph", photograph)):
         Image.fromarray(pixels).save(tmp_path / f"{name}.png")
-        uri = figure_of(tmp_path / f"{name}.png", name=name).uri
+        uri = figure_part(tmp_path / f"{name}.png", name=name).uri
         shown.append(np.array(Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).convert("RGB")))
     assert shown[0].shape == maps.shape
     assert np.abs(shown[0].astype(int) - maps).max() <= 2, "6 bits"

@@ -22,7 +22,7 @@ from results import make
 import scs_eval
 from scs_eval import __version__, load_data, load_model
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult
-from scs_eval.analyses.core.provenance import fingerprint
+from scs_eval.analyses.core.provenance import indices_digest
 from scs_eval.analyses.core.result import load_result
 from scs_eval.errors import InputError, check_name
 from scs_eval.files import newest
@@ -409,8 +409,8 @@ def test_markdown_leaves_out_what_is_empty() -> None:
 
 def test_fingerprint_is_the_sha256_of_the_numbers() -> None:
     """Order and value matter, the type of the numbers does not."""
-    assert fingerprint([1, 2**40]) == hashlib.sha256(struct.pack("<2q", 1, 2**40)).hexdigest()
-    assert fingerprint([1, 2]) == fingerprint(np.array([1, 2], dtype=np.int32)) != fingerprint([2, 1])
+    assert indices_digest([1, 2**40]) == hashlib.sha256(struct.pack("<2q", 1, 2**40)).hexdigest()
+    assert indices_digest([1, 2]) == indices_digest(np.array([1, 2], dtype=np.int32)) != indices_digest([2, 1])
 
 
 def test_the_paper_has_78_rows_under_72_names() -> None:

@@ -21,7 +21,7 @@ from scs_eval.analyses.attribution.attribute import attribute
 from scs_eval.analyses.core.result import load_result
 from scs_eval.analyses.core.statistics import paired_test
 from scs_eval.analyses.plotting.image_grid import split_name
-from scs_eval.analyses.plotting.map_columns import scaled
+from scs_eval.analyses.plotting.map_columns import unit_scaled
 from scs_eval.analyses.saliency import SaliencyOptions, saliency
 from scs_eval.analyses.saliency.figure import draw
 from scs_eval.analyses.saliency.options import RADIUS
@@ -236,10 +236,10 @@ def test_sparseness_is_tested_against_the_reference() -> None:
 
 def test_maps_are_scaled_to_their_percentile() -> None:
     one = np.arange(101.0).reshape(1, 101)
-    assert scaled(one)[0, 99] == 1
-    assert scaled(one)[0, 50] == pytest.approx(50 / 99)
-    assert scaled(np.eye(1, 200))[0, 0] == 1  # the percentile is 0: the maximum takes its place
-    assert not scaled(np.zeros((2, 2))).any()
+    assert unit_scaled(one)[0, 99] == 1
+    assert unit_scaled(one)[0, 50] == pytest.approx(50 / 99)
+    assert unit_scaled(np.eye(1, 200))[0, 0] == 1  # the percentile is 0: the maximum takes its place
+    assert not unit_scaled(np.zeros((2, 2))).any()
 
 
 def test_titles_have_the_accuracy_of_the_one_class() -> None:

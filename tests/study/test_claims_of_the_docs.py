@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from scs_eval.analyses.study.plan import read_plan
-from scs_eval.report.findings import findings, marks, number
+from scs_eval.report.findings import claim_list, marks, number
 
 ROOT = Path(__file__).parents[2]
 ROWS = pd.read_csv(ROOT / "docs" / "claims-scs-paper.csv")
@@ -16,7 +16,7 @@ NUMBER = r"(?:sparseness|class_correlation|robust_area|accuracy) [+−][\d.]+ \[
 def test_findings_are_those_of_the_rows() -> None:
     first, last = marks("scs-paper")
     text = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
-    assert text.partition(first)[2].partition(last)[0] == f"\n\n{findings(ROWS)}\n"
+    assert text.partition(first)[2].partition(last)[0] == f"\n\n{claim_list(ROWS)}\n"
 
 
 def test_the_rows_are_of_the_plan_as_it_is() -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from scs_eval import InputError
-from scs_eval.report.findings import findings, marks, write_findings
+from scs_eval.report.findings import claim_list, marks, write_findings
 
 PAGE = "Head\n{}\nold\n{}\nTail\n"
 ROW: dict[str, Any] = {
@@ -30,7 +30,7 @@ def test_sentences_are_as_strong_as_their_rows(tmp_path: Path) -> None:
         "p_holm": np.nan,
     }
     by_part = {**ROW, "claim": "Part.", "main": False}
-    text = findings(pd.DataFrame([none, alone, ROW, by_part])).splitlines()
+    text = claim_list(pd.DataFrame([none, alone, ROW, by_part])).splitlines()
     number, rest = "sparseness +0.027 [−0.010, 0.037]", "p = 0.004 after Holm's correction. `scs-eval saliency x`"
     assert text == [
         f"- SCS is sparser. **Supported**: {number}, 5 pairs of networks, n = 100, {rest}",
@@ -44,7 +44,7 @@ def test_a_page_is_written_between_its_marks(tmp_path: Path) -> None:
     page.write_text(PAGE.format(*marks("mine")))
     rows = write_findings(pd.DataFrame([ROW]), "mine", page)
     first, last = marks("mine")
-    assert page.read_text() == f"Head\n{first}\n\n{findings(pd.read_csv(rows))}\n{last}\nTail\n"
+    assert page.read_text() == f"Head\n{first}\n\n{claim_list(pd.read_csv(rows))}\n{last}\nTail\n"
     again = page.read_text()
     write_findings(pd.DataFrame([ROW]), "mine", page)
     assert page.read_text() == again

@@ -19,7 +19,7 @@ from scs_eval.models.explain.decomposition import decompose
 from scs_eval.models.layers import SCS2d
 from scs_eval.models.loading.state_dict import metadata_of
 from scs_eval.training.job import Job
-from scs_eval.training.metrics import Evaluation
+from scs_eval.training.metrics import ModelEvaluation
 from scs_eval.training.ramp import Ramp
 from scs_eval.training.recipe import RECIPES, Recipe, make_recipe
 from scs_eval.training.run import train
@@ -149,7 +149,7 @@ def test_a_run_writes_what_loads_again_and_can_be_interrupted(tmp_path: Path, fe
     whole, parts, recipe = tmp_path / "whole", tmp_path / "parts", f"{layer}ify"
     assert train_cli(start, whole, "--recipe", recipe) == ["start-epoch1.safetensors", "start.safetensors"]
 
-    def stop(epoch: int, test: Evaluation) -> None:
+    def stop(epoch: int, test: ModelEvaluation) -> None:
         raise KeyboardInterrupt
 
     numbers = {"epochs": 2, "ramp_epochs": 1.5, "batch_size": 8}

@@ -33,7 +33,7 @@ from scs_eval.training.metrics import DivergenceMonitor, count_correct, evaluate
 from scs_eval.training.optimisation import clip_adaptively, decay_per_update, make_optimizer, make_schedule
 from scs_eval.training.processes import World, stop_on_signal
 from scs_eval.training.recipe import RECIPES, Recipe, default_recipe, make_recipe
-from scs_eval.training.records import Table, describe, find_layers
+from scs_eval.training.records import CsvTable, find_layers, parameter_rows
 from scs_eval.training.sources import ArraySource
 from scs_eval.training.trainer import Trainer
 from scs_eval.training.weights import initialise_from
@@ -418,7 +418,7 @@ def test_evaluation_is_in_eval_mode_and_leaves_training_mode():
 
 def test_layers_are_described_by_norm_p_and_q():
     net = nn.Sequential(SCS2d(3, 2, 3), nn.BatchNorm2d(2), SCS2d(2, 2, 1, p=2.0), nn.Linear(3, 4))
-    rows = {(layer, quantity, index): value for layer, quantity, index, value in describe(find_layers(net))}
+    rows = {(layer, quantity, index): value for layer, quantity, index, value in parameter_rows(find_layers(net))}
     assert rows["0", "weight_norm", ""] == pytest.approx(net[0].weight.square().sum().sqrt().item())
     assert rows["0", "q", ""] == pytest.approx(1e-3)
     assert [rows["0", "p", str(k)] for k in range(2)] == pytest.approx(net[0].p.flatten().tolist())
@@ -427,7 +427,7 @@ def test_layers_are_described_by_norm_p_and_q():
 
 
 def test_a_table_drops_half_a_row_and_rows_of_lost_work(tmp_path):
-    table = Table(tmp_path / "t.csv", ["epoch", "x"])
+    table = CsvTable(tmp_path / "t.csv", ["epoch", "x"])
     table.begin(keep_until=0)
     table.append([(1, 0.5), (2, 1e-9), (3, "")])
     assert table.path.read_text() == "epoch,x\n1,0.5\n2,1e-09\n3,\n"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scs_eval.analyses.plotting import colour, style
-from scs_eval.analyses.plotting.image_grid import SHOWN, Column, Grid
+from scs_eval.analyses.plotting.image_grid import SHOWN, Grid, PictureColumn
 from scs_eval.analyses.plotting.lines import LineStyles
 
 if TYPE_CHECKING:
@@ -63,13 +63,15 @@ def _legend(ax: "Axes", results: "Sequence[AttackedResult]") -> None:
 def draw_maps(results: "Sequence[AttackedResult]", ax: "Axes | None" = None) -> "Figure":
     """A row for each model: the first image, and the map of its class at every ε; ✗ where the model is fooled."""
     first = results[0]
-    columns = [Column(title="image", pictures=np.stack([result.images[0].transpose(1, 2, 0) for result in results]))]
+    columns = [
+        PictureColumn(title="image", pictures=np.stack([result.images[0].transpose(1, 2, 0) for result in results]))
+    ]
     for index, eps in enumerate(first.eps):
         marks = ["✓ right" if result.right[index, 0] else "✗ fooled" for result in results]
         maps = colour.signed(np.stack([result.maps[index] for result in results])) if _same_size(results) else None
         pictures = maps if maps is not None else np.stack([_at(result, index, first) for result in results])
         columns.append(
-            Column(title="clean" if eps == 0 else f"ε = {255 * eps:.3g}/255", pictures=pictures, captions=marks)
+            PictureColumn(title="clean" if eps == 0 else f"ε = {255 * eps:.3g}/255", pictures=pictures, captions=marks)
         )
     note = f"{first.method} of the true class ({first.classes[first.labels[0]]}). Each map has its own scale."
     return Grid(columns=columns, texts=[result.label for result in results], note=note).draw(ax)

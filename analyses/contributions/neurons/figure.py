@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scs_eval.analyses.plotting import colour, style
-from scs_eval.analyses.plotting.image_grid import GAP, LINE, foot, foot_height, inset, split_name, wrapped
+from scs_eval.analyses.plotting.image_grid import GAP, LINE, foot, foot_height, inset, split_name, wrapped_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ def draw_features(wanted: Sequence[tuple["NeuronsResult", int]], ax: "Axes | Non
     row_height = 2 * (CELL + LINE) + GAP / 2 + STEP
     signed = not all(member.coloured for member, _ in wanted)
     width = max(LABEL + columns * (CELL + GAP), 4.0)
-    note = wrapped(style.note(_note(wanted)), width, signed=signed)
+    note = wrapped_note(style.note(_note(wanted)), width, signed=signed)
     head = 0.05 if several else 0.24
     below = head + row_height * len(wanted)
     height = below + foot_height(note, signed=signed)

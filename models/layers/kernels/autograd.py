@@ -59,14 +59,14 @@ def differentiable_backward(
     return tuple(next(gradients) if needs else None for needs in ctx.needs_input_grad[: len(inputs)])
 
 
-def images_at_once(x: Tensor, slice_bytes: int, bytes_per_image: int) -> int:
+def images_per_slice(x: Tensor, slice_bytes: int, bytes_per_image: int) -> int:
     """How many images of the batch `x` to work on at a time, so that what is made of them stays in the CPU's cache."""
     if x.device.type != "cpu":
         return max(len(x), 1)
     return max(1, min(len(x), slice_bytes // max(bytes_per_image, 1)))
 
 
-def slices(images: int, *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
+def batch_slices(images: int, *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
     """A few images at a time of every tensor; None stays None."""
     return zip(*(repeat(None) if tensor is None else tensor.split(images) for tensor in tensors), strict=False)
 
@@ -76,7 +76,7 @@ def empty_map(like: Tensor, *shape: int) -> Tensor:
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
 
 
-def joined(parts: tuple[Tensor | None, ...]) -> Any:
+def joined_gradients(parts: tuple[Tensor | None, ...]) -> Any:
     """The gradients of all slices one after another; None if there are none."""
     return parts[0] if len(parts) == 1 or parts[0] is None else torch.cat(parts)  # type: ignore[arg-type]
 

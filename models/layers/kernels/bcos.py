@@ -27,16 +27,16 @@ from scs_eval.models.layers.convolution import (
 )
 from scs_eval.models.layers.kernels import fused
 from scs_eval.models.layers.kernels.autograd import (
+    batch_slices,
     differentiable_backward,
-    images_at_once,
-    slices,
+    images_per_slice,
     wanted,
 )
 
 EPS = 1e-6  # of the published package: added to ‖patch‖², and to |cos| unless B = 2
 
 
-class Plan(NamedTuple):
+class BcosSettings(NamedTuple):
     """What happens to the responses of a B-cos layer, besides its tensors."""
 
     at: Geometry
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
     scale: float
 
 
-def aligned_responses(x: Tensor, weight: Tensor, plan: Plan) -> Tensor:
+def aligned_responses(x: Tensor, weight: Tensor, plan: BcosSettings) -> Tensor:
     """The formula; the alignment is its dynamic-linear part."""
     out = largest(convolve(x, weight, plan.at), plan.max_out, dim=-3)
     if plan.b != 1:
@@ -65,12 +65,12 @@ def largest(out: Tensor, max_out: int, *, dim: int) -> Tensor:
     return out if max_out == 1 else out.unflatten(dim, (-1, max_out)).max(dim).values
 
 
-def compiles(x: Tensor, plan: Plan) -> bool:
+def compiles(x: Tensor, plan: BcosSettings) -> bool:
     """Whether the compiled passes serve: channels last. In torch's own layout the steps are the published package's."""
     return plan.b != 1 and fused.serves(x, plan.at.groups) and fused.is_dense(x) and not x.is_contiguous()
 
 
-def _norms(x: Tensor, plan: Plan, *, compiled: bool) -> Tensor | None:
+def _norms(x: Tensor, plan: BcosSettings, *, compiled: bool) -> Tensor | None:
     if plan.b == 1:
         return None
     if compiled:
@@ -82,7 +82,7 @@ class FastAligned(torch.autograd.Function):
     """`aligned_responses` with its own backward pass, for one or two kernels per unit."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, plan: Plan, explain: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, plan: BcosSettings, explain: bool) -> Tensor:
         """Saves the response of every kernel and ‖patch‖; not the output, which the next layer may overwrite.
 
         To explain, it saves in place of the responses what the layer multiplies them with, 0 for kernels that lost:
@@ -134,31 +134,31 @@ def differentiated(ctx: Any, grad: Tensor, *, explain: bool) -> tuple[Tensor | N
         return differentiable_backward(ctx, grad, lambda x, w: aligned_responses(x, w, ctx.plan), (x, weight))
 
 
-def kernel_by_kernel(weight: Tensor, plan: Plan) -> Tensor:
+def kernel_by_kernel(weight: Tensor, plan: BcosSettings) -> Tensor:
     """Reorder (groups, units, max_out) to (groups, max_out, units): rivals then lie in two blocks, not interleaved."""
     if plan.max_out == 1:
         return weight
     return weight.unflatten(0, (plan.at.groups, -1, plan.max_out)).transpose(1, 2).flatten(0, 2)
 
 
-def unit_by_unit(weight: Tensor, plan: Plan) -> Tensor:
+def unit_by_unit(weight: Tensor, plan: BcosSettings) -> Tensor:
     """The reverse."""
     if plan.max_out == 1:
         return weight
     return weight.unflatten(0, (plan.at.groups, plan.max_out, -1)).transpose(1, 2).flatten(0, 2)
 
 
-def _rivals(responses: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+def _rivals(responses: Tensor, plan: BcosSettings) -> tuple[Tensor, Tensor]:
     """First and second kernel of every unit, each (N, groups, units, h, w)."""
     first, second = responses.unflatten(1, (plan.at.groups, 2, -1)).unbind(2)
     return first, second
 
 
-def _winners(responses: Tensor, plan: Plan) -> Tensor:
+def _winners(responses: Tensor, plan: BcosSettings) -> Tensor:
     return responses if plan.max_out == 1 else torch.maximum(*_rivals(responses, plan)).flatten(1, 2)
 
 
-def _to_winners(flow: Tensor, responses: Tensor, plan: Plan, out: Tensor) -> None:
+def _to_winners(flow: Tensor, responses: Tensor, plan: BcosSettings, out: Tensor) -> None:
     """Send the gradient to the kernel that won, of equals to the first; `out` may be `responses`."""
     if plan.max_out == 1:
         out.copy_(flow)
@@ -171,7 +171,7 @@ def _to_winners(flow: Tensor, responses: Tensor, plan: Plan, out: Tensor) -> Non
     torch.sub(flow, to_second, out=to_first)
 
 
-def _factor(u: Tensor, norm: Tensor | None, plan: Plan) -> Tensor:
+def _factor(u: Tensor, norm: Tensor | None, plan: BcosSettings) -> Tensor:
     """y/u = γ |cos|^(B-1), in a tensor of its own."""
     if norm is None:
         return torch.full_like(u, plan.scale)
@@ -197,7 +197,7 @@ def _power_(base: Tensor, exponent: float) -> Tensor:
     return ROOTS[exponent](base) if exponent in ROOTS else base.log_().mul_(exponent).exp_()
 
 
-def _linear_gradient(factors: Tensor, grad: Tensor, plan: Plan) -> Tensor:
+def _linear_gradient(factors: Tensor, grad: Tensor, plan: BcosSettings) -> Tensor:
     """The gradient of the responses where each of them was multiplied with a constant."""
     if plan.max_out == 1:
         return factors * grad
@@ -208,7 +208,7 @@ def _linear_gradient(factors: Tensor, grad: Tensor, plan: Plan) -> Tensor:
 
 
 def _response_gradient(
-    responses: Tensor, norm: Tensor | None, grad: Tensor, out: Tensor, share: Tensor | None, *, plan: Plan
+    responses: Tensor, norm: Tensor | None, grad: Tensor, out: Tensor, share: Tensor | None, *, plan: BcosSettings
 ) -> None:
     """Fill `out` with the gradient of the responses, and `share` with -‖patch‖ times that of the norm.
 
@@ -233,7 +233,7 @@ SLICE_BYTES = 1 << 20  # of responses: what stays in the cache from one operatio
 def _slices(responses: Tensor, *others: Tensor | None) -> Iterator[tuple[Any, ...]]:
     """A few images at a time on the CPU, all of them elsewhere."""
     per_image = responses.numel() * responses.element_size() // max(len(responses), 1)
-    return slices(images_at_once(responses, SLICE_BYTES, per_image), responses, *others)
+    return batch_slices(images_per_slice(responses, SLICE_BYTES, per_image), responses, *others)
 
 
 def _empty(like: Tensor, channels: int) -> Tensor:

@@ -14,7 +14,7 @@ from scs_eval.models.layers.kernels.fused_bcos import FusedAligned
 from scs_eval.models.layers.kernels.fused_scs import FusedSharpened
 
 
-def sharpened_convolution(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: scs.Plan) -> Tensor:
+def sharpened_convolution(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: scs.ScsSettings) -> Tensor:
     """Sharpened responses of kernels `weight` (O, C/groups, kh, kw) on `x` (N, C, H, W); no `q`, no normalisation."""
     explain = explaining()
     if not replaceable(x):
@@ -25,7 +25,7 @@ def sharpened_convolution(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None
     return scs.FastSharpened.apply(x, weight, p, q, plan, explain, keep)
 
 
-def aligned_convolution(x: Tensor, weight: Tensor, plan: bcos.Plan) -> Tensor:
+def aligned_convolution(x: Tensor, weight: Tensor, plan: bcos.BcosSettings) -> Tensor:
     """B-cos responses of unit kernels `weight` (O · max_out, C/groups, kh, kw) on `x`, (N, C, H, W) to (N, O, h, w)."""
     explain = explaining()
     paired = plan.max_out <= 2 and len(weight) % (plan.max_out * plan.at.groups) == 0

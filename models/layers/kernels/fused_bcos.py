@@ -9,14 +9,14 @@ from scs_eval.models.explain.checkpointing import mark
 from scs_eval.models.layers.convolution import convolution_backward, convolve, laid_out_like
 from scs_eval.models.layers.kernels import fused
 from scs_eval.models.layers.kernels.autograd import empty_map, wanted
-from scs_eval.models.layers.kernels.bcos import EPS, Plan, differentiated, kernel_by_kernel, unit_by_unit
+from scs_eval.models.layers.kernels.bcos import EPS, BcosSettings, differentiated, kernel_by_kernel, unit_by_unit
 
 
 class FusedAligned(torch.autograd.Function):
     """`aligned_responses` outside explanation mode, for B other than 1 and one or two kernels per unit."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, plan: Plan) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, plan: BcosSettings) -> Tensor:
         """Saves the response of every kernel and ‖patch‖."""
         inner = fused.dense(x)
         kernels = laid_out_like(inner, kernel_by_kernel(weight, plan))

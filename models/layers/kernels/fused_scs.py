@@ -10,15 +10,24 @@ from scs_eval.models.explain.checkpointing import mark
 from scs_eval.models.explain.dynamic_linear import explanation_mode
 from scs_eval.models.layers.convolution import convolution_backward, convolve, laid_out_like
 from scs_eval.models.layers.kernels import fused
-from scs_eval.models.layers.kernels.autograd import added, differentiable_backward, empty_map, joined, slices, wanted
-from scs_eval.models.layers.kernels.scs import Plan, images_per_slice, patch_norms, sharpened
+from scs_eval.models.layers.kernels.autograd import (
+    added,
+    batch_slices,
+    differentiable_backward,
+    empty_map,
+    joined_gradients,
+    wanted,
+)
+from scs_eval.models.layers.kernels.scs import ScsSettings, patch_norms, scs_slice, sharpened
 
 
 class FusedSharpened(torch.autograd.Function):
     """`sharpened` outside explanation mode. It keeps c: its logarithm is cheaper to take again than to read."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan, keep: bool) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: ScsSettings, keep: bool
+    ) -> Tensor:
         """Saves the pooled c, where in its window each lay (a byte), and the norms of the patches."""
         inner, exponents = fused.dense(x), p.contiguous()
         kernels = laid_out_like(inner, weight)
@@ -26,7 +35,7 @@ class FusedSharpened(torch.autograd.Function):
         y = empty_map(x, len(x), len(weight), *fused.pooled_size(plan.at.output_size(x.shape[2:]), plan.pool))
         c = torch.empty_like(y) if keep else None
         codes = torch.empty_like(y, dtype=torch.uint8) if keep and plan.pool is not None else None
-        for piece, scale, *out in slices(images_per_slice(x, weight, plan), inner, inverse, y, c, codes):
+        for piece, scale, *out in batch_slices(scs_slice(x, weight, plan), inner, inverse, y, c, codes):
             u = fused.dense(convolve(piece, kernels, plan.at))
             fused.sharpen(u, scale, exponents, *out, pool=plan.pool, relu=plan.relu, eps=plan.eps)
         ctx.plan = plan
@@ -46,8 +55,8 @@ class FusedSharpened(torch.autograd.Function):
         needs_q = q is not None and wanted(ctx, 3)
         inner, exponents = fused.dense(x), p.contiguous()
         kernels, size = laid_out_like(inner, weight), plan.at.output_size(x.shape[2:])
-        parts, at_once = [], images_per_slice(x, weight, plan)
-        for piece, flow, cosine, code, scale in slices(at_once, inner, fused.dense(grad), c, codes, inverse):
+        parts, at_once = [], scs_slice(x, weight, plan)
+        for piece, flow, cosine, code, scale in batch_slices(at_once, inner, fused.dense(grad), c, codes, inverse):
             full, *others = fused.sharpen_backward(
                 flow,
                 cosine,
@@ -62,7 +71,7 @@ class FusedSharpened(torch.autograd.Function):
             )
             parts.append((*convolution_backward(full, piece, kernels, plan.at, needs_x, needs_weight), *others))
         columns = list(zip(*parts, strict=True))
-        grad_x, grad_norm = joined(columns[0]), joined(columns[2])
+        grad_x, grad_norm = joined_gradients(columns[0]), joined_gradients(columns[2])
         grad_weight, grad_p = added(columns[1]), added(columns[3])
         if grad_x is not None and grad_norm is not None:
             grad_x = fused.dense(grad_x)

@@ -31,19 +31,19 @@ from scs_eval.models.layers.convolution import (
 from scs_eval.models.layers.kernels import fused
 from scs_eval.models.layers.kernels.autograd import (
     added,
+    batch_slices,
     counter_of_changes,
     differentiable_backward,
     empty_map,
-    images_at_once,
-    joined,
-    slices,
+    images_per_slice,
+    joined_gradients,
     wanted,
 )
 from scs_eval.models.layers.kernels.pooling import pool_responses, sum_channels, unpool_responses
 from scs_eval.models.layers.pooling import Pool, first_of_equals, pooled, take
 
 
-class Plan(NamedTuple):
+class ScsSettings(NamedTuple):
     """What happens to the responses of a sharpened layer, besides its tensors."""
 
     at: Geometry
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     eps: float
 
 
-def sharpened(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan) -> Tensor:
+def sharpened(x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: ScsSettings) -> Tensor:
     """The formula; the factors 1/(‖patch‖ + q) and y/c are its dynamic-linear part."""
     c = convolve(x, weight, plan.at)
     if weight.dtype in (torch.float16, torch.bfloat16):
@@ -83,7 +83,7 @@ class FastSharpened(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: Plan, explain: bool, keep: bool
+        ctx: Any, x: Tensor, weight: Tensor, p: Tensor, q: Tensor | None, plan: ScsSettings, explain: bool, keep: bool
     ) -> Tensor:
         """Saves L and y (to explain, y/c), the winners of the pooling, and the norms of the patches."""
         inner = x.contiguous(memory_format=torch.channels_last)
@@ -114,12 +114,12 @@ class FastSharpened(torch.autograd.Function):
             inner = x.contiguous(memory_format=torch.channels_last)
             y, _ = _respond(inner, weight, p, inverse, plan, explain=False, keep=False)
         kernels = laid_out_like(x, weight)
-        pieces = slices(images_per_slice(x, weight, plan), grad, y, inverse, x)
+        pieces = batch_slices(scs_slice(x, weight, plan), grad, y, inverse, x)
         parts = [
             _gradients(*kept[2 * i : 2 * i + 2], *piece, weight=kernels, p=p, plan=plan, needs=needs)
             for i, piece in enumerate(pieces)
         ]
-        grad_x, grad_norm = (joined(column) for column in list(zip(*parts, strict=True))[:2])
+        grad_x, grad_norm = (joined_gradients(column) for column in list(zip(*parts, strict=True))[:2])
         grad_weight, grad_p = (added(column) for column in list(zip(*parts, strict=True))[2:])
         grad_q = grad_norm.sum().view_as(q) if needs.q and grad_norm is not None else None
         if grad_x is not None and grad_norm is not None:
@@ -137,12 +137,12 @@ class _Needs(NamedTuple):
 
 
 def _respond(
-    x: Tensor, weight: Tensor, p: Tensor, inverse: Tensor | None, plan: Plan, *, explain: bool, keep: bool
+    x: Tensor, weight: Tensor, p: Tensor, inverse: Tensor | None, plan: ScsSettings, *, explain: bool, keep: bool
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Output of all images and, slice by slice, what the backward pass needs: L or, to explain, y/c; and indices."""
     y: Any = None  # made when its shape is known
     weight, kept, done = laid_out_like(x, weight), [], 0
-    for piece, scale in slices(images_per_slice(x, weight, plan), x, inverse):
+    for piece, scale in batch_slices(scs_slice(x, weight, plan), x, inverse):
         c, indices, winners = _pooled(piece, weight, scale, plan, explain=explain, keep=keep)
         y = empty_map(x, len(x), *c.shape[1:]) if y is None else y
         out = y[done : done + len(piece)]
@@ -153,7 +153,7 @@ def _respond(
     return y, kept
 
 
-def patch_norms(x: Tensor, q: Tensor | None, plan: Plan) -> tuple[Tensor | None, Tensor | None]:
+def patch_norms(x: Tensor, q: Tensor | None, plan: ScsSettings) -> tuple[Tensor | None, Tensor | None]:
     """‖patch‖ and 1/(‖patch‖ + q), (N, groups, h, w); neither without q."""
     if q is None:
         return None, None
@@ -163,7 +163,7 @@ def patch_norms(x: Tensor, q: Tensor | None, plan: Plan) -> tuple[Tensor | None,
     return norm, (norm + q).reciprocal_()
 
 
-def _sharpen(c: Tensor, p: Tensor, out: Tensor, plan: Plan, *, explain: bool) -> Tensor | None:
+def _sharpen(c: Tensor, p: Tensor, out: Tensor, plan: ScsSettings, *, explain: bool) -> Tensor | None:
     """Fill `out` with y; log2(|c| + eps), which the backward pass needs unless it explains.
 
     While explaining, by the same pass as otherwise: an explanation must not change a logit's last digit.
@@ -177,7 +177,7 @@ def _sharpen(c: Tensor, p: Tensor, out: Tensor, plan: Plan, *, explain: bool) ->
 
 
 def _pooled(
-    x: Tensor, weight: Tensor, inverse: Tensor | None, plan: Plan, *, explain: bool, keep: bool
+    x: Tensor, weight: Tensor, inverse: Tensor | None, plan: ScsSettings, *, explain: bool, keep: bool
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Convolve, normalise and pool: c (N, O, h, w), the winners' indices and, to explain, the winners before ReLU."""
     responses = convolve(x, weight, plan.at)
@@ -208,7 +208,7 @@ def _gradients(
     *,
     weight: Tensor,
     p: Tensor,
-    plan: Plan,
+    plan: ScsSettings,
     needs: _Needs,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of x but for the norm's part, of the norms, the weight and p."""
@@ -233,7 +233,7 @@ def _gradients(
     return grad_x, grad_norm, grad_weight, grad_p
 
 
-def images_per_slice(x: Tensor, weight: Tensor, plan: Plan) -> int:
+def scs_slice(x: Tensor, weight: Tensor, plan: ScsSettings) -> int:
     """A first layer makes maps ten times its input only to pool them away: slice by slice they never leave the cache.
 
     Layers that compute more than they store gain nothing.
@@ -241,4 +241,4 @@ def images_per_slice(x: Tensor, weight: Tensor, plan: Plan) -> int:
     if weight[0].numel() > SMALL_KERNEL:
         return max(len(x), 1)
     down, across = plan.at.output_size(x.shape[2:])
-    return images_at_once(x, SLICE_BYTES, len(weight) * down * across * x.element_size())
+    return images_per_slice(x, SLICE_BYTES, len(weight) * down * across * x.element_size())

@@ -155,9 +155,9 @@ def _train_here(jobs: list[Job], log: str | None) -> None:
 
 
 def _submit(jobs: list[Job], cluster: str, logs: Path, parameters: dict[str, Any], log: str | None) -> None:
-    from scs_eval.training.run import submit
+    from scs_eval.training.run import submit_jobs
 
-    numbers = submit(jobs, cluster=cluster, logs=logs, parameters=parameters, log=log)
+    numbers = submit_jobs(jobs, cluster=cluster, logs=logs, parameters=parameters, log=log)
     for job in jobs:
         say(f"{job.label}: job {numbers[job.label]}")
     say(logs)

@@ -40,7 +40,7 @@ def write_svg(drawing: "Drawing", path: Path) -> None:
         drawing.savefig(path, metadata={"Date": None, "Description": told})
 
 
-def figure_of(path: Path, *, name: str, words: str = "") -> Figure:
+def figure_part(path: Path, *, name: str, words: str = "") -> Figure:
     """The part for a figure that `write_result` wrote as a PNG file, and as SVG beside it if it is a chart.
 
     A chart without points, such as a drawn table, has nothing to tell by hovering, and is smaller as a picture.

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.catalogue import ENTRIES
-from scs_eval.analyses.compare.metrics import HIGHER, LOWER, Metric
+from scs_eval.analyses.compare.metrics import HIGHER, LOWER, SummaryMetric
 from scs_eval.analyses.compare.result import CompareResult
 from scs_eval.analyses.core.result import Comparison
 from scs_eval.analyses.plotting import style
-from scs_eval.report.html.figures import figure_of
+from scs_eval.report.html.figures import figure_part
 from scs_eval.report.html.gallery import gallery
 from scs_eval.report.html.parts import Figure, Section, Table, chart_points, csv_of, render
 
@@ -29,7 +29,7 @@ CAVEAT = (
 )
 
 
-def page(
+def comparison_page(
     result: CompareResult,
     *,
     folder: Path,
@@ -122,7 +122,7 @@ def _groups(result: CompareResult) -> list[dict[str, Any]]:
     return [{"title": ENTRIES[analysis].title, "rows": some} for analysis, some in rows.items()]
 
 
-def _rows(result: CompareResult, metrics: Sequence[Metric]) -> Iterator[dict[str, Any]]:
+def _rows(result: CompareResult, metrics: Sequence[SummaryMetric]) -> Iterator[dict[str, Any]]:
     """The metric, a cell for each model, what the numbers rest on, and why there is no test if there is none."""
     table = result.table().set_index(["metric", "model"])
     for metric in metrics:
@@ -136,7 +136,7 @@ def _rows(result: CompareResult, metrics: Sequence[Metric]) -> Iterator[dict[str
         yield {"metric": metric, "cells": cells, "scope": scope, "untested": _untested(result, metric.name)}
 
 
-def _unit(metric: Metric) -> str:
+def _unit(metric: SummaryMetric) -> str:
     """What a metric's examples are."""
     entry, name = ENTRIES[metric.analysis], metric.name.partition("@")[0]
     own = next((headline.unit for headline in entry.metrics if headline.name == name), None)
@@ -155,7 +155,9 @@ def _untested(result: CompareResult, metric: str) -> str:
     return ", ".join(dict.fromkeys(reasons)) if len(reasons) == len(here) else ""
 
 
-def _cell(result: CompareResult, metric: Metric, model: str, row: "pd.Series[Any]", *, scoped: bool) -> dict[str, Any]:
+def _cell(
+    result: CompareResult, metric: SummaryMetric, model: str, row: "pd.Series[Any]", *, scoped: bool
+) -> dict[str, Any]:
     there, interval = np.isfinite(row["value"]), np.isfinite(row["low"])
     beaten = result.beaten(metric.name, model)
     return {
@@ -188,7 +190,7 @@ def _curves(folder: Path) -> list[Figure]:
     """The analyses' figures that the catalogue calls curves, and the comparison's own."""
     paths = [(name, folder / name / "figure.png", entry.curve) for name, entry in ENTRIES.items() if entry.curve]
     paths += [(name, folder / f"{name}.png", words) for name, words in CURVES]
-    return [figure_of(path, name=name, words=words) for name, path, words in paths if path.exists()]
+    return [figure_part(path, name=name, words=words) for name, path, words in paths if path.exists()]
 
 
 def _sections(result: CompareResult, folder: Path) -> list[Section]:
@@ -201,7 +203,9 @@ def _section(name: str, part: Any, folder: Path) -> Section:
     summary = None if entry.row_per_image else part.summary()
     table = Table(name=f"{name}-table", frame=summary, data=part.table(), caption=entry.question)
     figures = [
-        figure_of(path, name=f"{name}-{path.stem}", words="" if path.stem == "figure" else path.stem.replace("_", " "))
+        figure_part(
+            path, name=f"{name}-{path.stem}", words="" if path.stem == "figure" else path.stem.replace("_", " ")
+        )
         for path in sorted(folder.glob("*.png"))
         if not (entry.curve and path.stem == "figure")
     ]

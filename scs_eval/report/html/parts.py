@@ -64,7 +64,7 @@ class Figure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class ClaimRow:
     """A sentence and what became of it.
 
     text: the claim. source: who says so. verdict: see `Verdict`. effect: the number that decides, with its interval.
@@ -87,7 +87,7 @@ class Claims:
     """Claims, one a row, with their verdicts."""
 
     name: str
-    claims: Sequence[Claim]
+    claims: Sequence[ClaimRow]
     part: str = field(default="claims", init=False)
 
     @property
