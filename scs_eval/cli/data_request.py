@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from scs_eval.cli.output import say
-from scs_eval.cli.params import COUNT, INDICES, complete_source
+from scs_eval.cli.params import COUNT, complete_source
 from scs_eval.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,12 +36,10 @@ class DataRequest:
     indices: Annotated[
         tuple[int, ...] | None,
         "Only these images, by their index in the original set: 3,10 or a file of numbers.",
-        {"type": INDICES},
     ] = None
     exclude: Annotated[
         tuple[int, ...] | None,
         "None of these images, such as those that a model was trained on: 3,10 or a file of numbers.",
-        {"type": INDICES},
     ] = None
     skip_bad: Annotated[bool, "Leave out unreadable images of a folder and say how many."] = False
     size: Annotated[

@@ -214,7 +214,7 @@ def click_type(kind: Any) -> Any:
     plain = get_args(kind)[0] if get_origin(kind) in (Union, UnionType, tuple) else kind
     if get_origin(plain) is Literal:
         return OneOf(get_args(plain))
-    return {int: Whole(), float: NUMBER, Path: PATH}.get(plain, plain)
+    return {int: Whole(), float: NUMBER, Path: PATH, tuple[int, ...]: INDICES}.get(plain, plain)
 
 
 def one_model(*, required: bool = True) -> Callable[[Function], Function]:

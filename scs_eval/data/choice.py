@@ -1,5 +1,7 @@
 """Which n images to take: random, seeded, and as even over the classes as the data allow."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,3 +43,25 @@ def _round(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     rounds = np.empty(len(labels), dtype=np.int64)
     rounds[by_class] = np.arange(len(labels)) - start_of_class
     return rounds
+
+
+def usable_images(
+    indices: NDArray[np.int64], *, only: Sequence[int] | None, exclude: Sequence[int] | None, source: str
+) -> NDArray[np.bool_]:
+    """(N,) which of the images may be chosen: those whose index in the original set is in `only`, not in `exclude`."""
+    usable = np.ones(len(indices), dtype=np.bool_)
+    for numbers, keep in ((only, True), (exclude, False)):
+        if numbers is not None:
+            given = np.asarray(numbers, dtype=np.int64)
+            missing = given[~np.isin(given, indices)]
+            if keep and len(missing):
+                raise _no_such_index(int(missing[0]), indices, source)
+            usable &= np.isin(indices, given) == keep
+    if not usable.any():
+        raise InputError(f"none of the {len(usable)} images of {source} is left to choose from")
+    return usable
+
+
+def _no_such_index(index: int, indices: NDArray[np.int64], source: str) -> InputError:
+    near = sorted(indices[np.abs(indices - index).argsort(kind="stable")[:3]].tolist())
+    return InputError(f"no image with index {index} in {source}; the nearest are {', '.join(map(str, near))}")

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from scs_eval.data.arrays import ArrayReader
-from scs_eval.data.choice import choose
+from scs_eval.data.choice import choose, usable_images
 from scs_eval.data.cifar10c import PREFIX
 from scs_eval.data.decode import scale_pixels
 from scs_eval.data.folder import FileReader, common_size
@@ -73,7 +73,7 @@ def load_data(
     opened = open_images(source, labels, classes, split=split, data_dir=data_dir, num_classes=num_classes)
     if size is not None:
         refuse_beyond_memory(n or len(opened.indices), size)
-    usable = _usable(opened, indices, exclude)
+    usable = usable_images(opened.indices, only=indices, exclude=exclude, source=opened.source)
     if isinstance(opened.pixels, list):
         return _files(opened, usable, n=n, seed=seed, size=size, resize=resize, skip_bad=skip_bad)
     if isinstance(opened.pixels, np.ndarray):
@@ -81,26 +81,6 @@ def load_data(
         return _data(opened, images, chosen, seed)
     dataset = open_dataset(opened.pixels, prepare=None if size is None else scale_pixels(size, resize))
     return _data(opened, dataset.images.subset(chosen := _choose(opened, usable, n=n, seed=seed)), chosen, seed)
-
-
-def _usable(opened: Opened, only: Sequence[int] | None, exclude: Sequence[int] | None) -> NDArray[np.bool_]:
-    """(N,) which of the images may be chosen."""
-    usable = np.ones(len(opened.indices), dtype=np.bool_)
-    for numbers, keep in ((only, True), (exclude, False)):
-        if numbers is not None:
-            given = np.asarray(numbers, dtype=np.int64)
-            missing = given[~np.isin(given, opened.indices)]
-            if keep and len(missing):
-                raise _no_such_index(int(missing[0]), opened)
-            usable &= np.isin(opened.indices, given) == keep
-    if not usable.any():
-        raise InputError(f"none of the {len(usable)} images of {opened.source} is left to choose from")
-    return usable
-
-
-def _no_such_index(index: int, opened: Opened) -> InputError:
-    near = sorted(opened.indices[np.abs(opened.indices - index).argsort(kind="stable")[:3]].tolist())
-    return InputError(f"no image with index {index} in {opened.source}; the nearest are {', '.join(map(str, near))}")
 
 
 def _choose(opened: Opened, usable: NDArray[np.bool_], *, n: int | None, seed: int) -> NDArray[np.int64]:

@@ -1,15 +1,18 @@
 """ImageNet-style data: class folders in `train` and `val`, read by worker processes with torchvision's transforms."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
+from scs_eval.data.folder import SUFFIXES
 from scs_eval.errors import InputError
 from scs_eval.training.augmentation import generator
 from scs_eval.training.processes import World, ignore_stop_signals
@@ -24,11 +27,22 @@ class FolderSource:
     So neither the number of workers or processes nor a resumption changes what a model sees.
     """
 
-    def __init__(self, root: Path, *, recipe: Recipe, seed: int, workers: int, world: World) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        recipe: Recipe,
+        seed: int,
+        workers: int,
+        world: World,
+        choose: Callable[[int], NDArray[np.int64]] = np.arange,
+    ) -> None:
+        """choose: which of so many training images, sorted by class and name, are trained on."""
         if recipe.crop_padding != Recipe().crop_padding:
             raise InputError("crop_padding is for data in memory; a folder's images are cropped to image_size")
         self.recipe, self.seed, self.workers, self.world = recipe, seed, workers, world
         self.train = _open(root, "train", transform=train_transform(recipe))
+        self.train.samples = [self.train.samples[index] for index in choose(len(self.train.samples)).tolist()]
         self.test = _open(root, "val" if (root / "val").is_dir() else "test", transform=eval_transform(recipe))
         if self.train.classes != self.test.classes:
             raise InputError(f"expected the same class folders for training and evaluation in {root}, got others")
@@ -111,8 +125,13 @@ def eval_transform(recipe: Recipe) -> Any:
     )
 
 
+def _is_listed(path: str) -> bool:
+    """Whether the analyses see this file, so that an index means the same image to both."""
+    return Path(path).suffix.lower() in SUFFIXES and not Path(path).name.startswith(".")
+
+
 def _open(root: Path, part: str, *, transform: Any) -> ImageFolder:
     try:
-        return ImageFolder(str(root / part), transform=transform)
+        return ImageFolder(str(root / part), transform=transform, is_valid_file=_is_listed)
     except FileNotFoundError as error:
         raise InputError(f"expected class folders with images in {root / part}: {error}") from error

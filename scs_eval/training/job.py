@@ -12,6 +12,7 @@ from scs_eval.training.recipe import Recipe, default_recipe, implied_numbers, ma
 from scs_eval.training.run_directory import RunDirectory, read_run
 
 SUBSETS = "validation", "train_images"
+CHOSEN = "indices", "exclude"  # training images by their numbers
 SETTINGS = "amp", "compile", "workers", "norms_per_batch", "checkpoint_every", "weights_every"
 
 
@@ -26,6 +27,14 @@ class Job:
     data_dir: Annotated[Path | None, "Where CIFAR-10 lies.  [default: $SCS_EVAL_DATA]"] = None
     validation: Annotated[int, "Hold out so many training images and evaluate on them, not on the test set."] = 0
     train_images: Annotated[int, "Train on so many images only; 0 is all.  [default: 0]"] = 0
+    indices: Annotated[
+        tuple[int, ...] | None,
+        "Train on these images only, by their index in the set: 3,10 or a file of numbers.",
+    ] = None
+    exclude: Annotated[
+        tuple[int, ...] | None,
+        "Train on none of these images, which are held out: 3,10 or a file of numbers.",
+    ] = None
     seed: Annotated[int, "Initial weights, order and augmentation follow from it.  [default: 0]"] = 0
     init_from: Annotated[Path | None, "File or zoo name of a convolution network to start its twin from."] = None
     device: Annotated[str, "auto, cpu, cuda, cuda:1, mps …  [default: auto]"] = "auto"
@@ -61,6 +70,8 @@ class Job:
         """What a resumed run must have in common with the run it continues."""
         names = "model", "data", "seed", *SUBSETS
         same = {name: getattr(self, name) for name in names}
+        for name in CHOSEN:
+            same[name] = None if getattr(self, name) is None else list(getattr(self, name))
         return {**same, "init_from": str(self.init_from or ""), "recipe": asdict(self.recipe)}
 
     def settings(self) -> dict[str, Any]:
@@ -71,7 +82,7 @@ class Job:
     def difference(self, recorded: dict[str, Any]) -> str:
         """In what the run recorded in the output directory is another one; empty if in nothing."""
         for name, was, wanted in _differences(_completed(recorded), self.identity()):
-            return f"{name}={was}, not {wanted}"
+            return f"{name}={_short(was)}, not {_short(wanted)}"
         return ""
 
     def refuse_unless_same(self, recorded: dict[str, Any]) -> None:
@@ -121,13 +132,20 @@ def _with_named_seed(name: str, settings: dict[str, Any]) -> tuple[str, dict[str
 
 def _recorded_settings(recorded: dict[str, Any]) -> dict[str, Any]:
     paths = {name: Path(recorded[name]) for name in ("data_dir", "init_from") if recorded.get(name)}
-    return {**paths, **{name: recorded[name] for name in ("data", "seed", *SUBSETS, *SETTINGS) if name in recorded}}
+    chosen = {name: tuple(recorded[name]) for name in CHOSEN if recorded.get(name) is not None}
+    same = {name: recorded[name] for name in ("data", "seed", *SUBSETS, *SETTINGS) if name in recorded}
+    return {**paths, **chosen, **same}
 
 
 def _completed(recorded: dict[str, Any]) -> dict[str, Any]:
     """A record with what an older version did not know of: it did what the defaults do."""
     recipe = {**asdict(Recipe()), **recorded.get("recipe", {})}
     return {**dict.fromkeys(SUBSETS, 0), **recorded, "recipe": recipe}
+
+
+def _short(value: Any) -> str:
+    """A value for a message: a list of images would fill pages."""
+    return f"{len(value):,} images" if isinstance(value, list) else str(value)
 
 
 def _differences(recorded: dict[str, Any], wanted: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:

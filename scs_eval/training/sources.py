@@ -6,8 +6,10 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from scs_eval.data.choice import usable_images
 from scs_eval.data.scaling import resized
 from scs_eval.errors import InputError
 from scs_eval.training.augmentation import crop_flip, generator, to_unit
@@ -140,6 +142,8 @@ def open_data(job: Job, world: World) -> Source:
         from scs_eval.data.cifar10 import read_cifar10
 
         train, test = (read_cifar10(job.data_dir, train=part) for part in (True, False))
+        chosen = training_images(job, len(train[1]))
+        train = train[0][chosen], train[1][chosen]
         train, test = divide(train, test, validation=job.validation, train_images=job.train_images)
         size = image_size(job.model)
         return ArraySource(train, test, num_classes=10, recipe=job.recipe, seed=job.seed, world=world, size=size)
@@ -150,4 +154,17 @@ def open_data(job: Job, world: World) -> Source:
         raise InputError("--validation and --train-images are for cifar10; a folder has its own val")
     from scs_eval.training.folder import FolderSource
 
-    return FolderSource(root, recipe=job.recipe, seed=job.seed, workers=job.workers, world=world)
+    return FolderSource(
+        root,
+        recipe=job.recipe,
+        seed=job.seed,
+        workers=job.workers,
+        world=world,
+        choose=lambda count: training_images(job, count),
+    )
+
+
+def training_images(job: Job, count: int) -> NDArray[np.int64]:
+    """Which of so many training images are trained on, in the order of the set."""
+    usable = usable_images(np.arange(count), only=job.indices, exclude=job.exclude, source=f"{job.data} (training)")
+    return np.flatnonzero(usable)

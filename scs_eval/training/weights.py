@@ -4,7 +4,7 @@ The first come from a file (safetensors, or a torch checkpoint of tensors) or fr
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from scs_eval.files import write_atomically
 from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.loading.load import WEIGHTS, weights_index
 from scs_eval.models.loading.state_dict import read_state
-from scs_eval.training.job import Job
+from scs_eval.training.job import CHOSEN, Job
 from scs_eval.training.network import description
 
 
@@ -96,6 +96,7 @@ def describe_job(job: Job, *, num_classes: int) -> dict[str, object]:
         "data": job.data,
         "validation": job.validation,
         "train_images": job.train_images,
+        **{name: _digest(getattr(job, name)) for name in CHOSEN},
         "recipe": json.dumps(asdict(job.recipe)),
         "epochs": job.recipe.epochs,
         "seed": job.seed,
@@ -103,3 +104,10 @@ def describe_job(job: Job, *, num_classes: int) -> dict[str, object]:
         "torch": torch.__version__,
         "scs_eval": __version__,
     }
+
+
+def _digest(indices: Sequence[int] | None) -> str:
+    """Which images a list names, as tables of results say it; empty without a list."""
+    from scs_eval.analyses.core.provenance import indices_digest
+
+    return "" if indices is None else indices_digest(indices)

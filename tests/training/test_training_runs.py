@@ -22,7 +22,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import nn
 
 import scs_eval.data.cifar10 as cifar10
+from scs_eval.analyses.core.provenance import indices_digest
 from scs_eval.cli.main import cli
+from scs_eval.data import load_data
 from scs_eval.errors import InputError
 from scs_eval.models.layers import SCS2d
 from scs_eval.models.zoo import registry
@@ -32,6 +34,7 @@ from scs_eval.training.metrics import DivergedError
 from scs_eval.training.processes import World
 from scs_eval.training.recipe import Recipe
 from scs_eval.training.run import ClusterTask, train, train_all
+from scs_eval.training.sources import training_images
 from scs_eval.training.trainer import Trainer
 
 STEPS = 5  # batches of 8 from 40 images
@@ -604,9 +607,9 @@ def folder(tmp_path_factory):
 FOLDER = Recipe(batch_size=8, image_size=32, eval_resize=36, eval_size=32, augment="trivial", erasing=0.5, repeats=2)
 
 
-def folder_source(root, *, workers=0, rank=0, size=1, recipe=FOLDER):
+def folder_source(root, *, workers=0, rank=0, size=1, recipe=FOLDER, choose=np.arange):
     world = World(rank=rank, size=size, device=torch.device("cpu"))
-    return FolderSource(root, recipe=recipe, seed=0, workers=workers, world=world)
+    return FolderSource(root, recipe=recipe, seed=0, workers=workers, world=world, choose=choose)
 
 
 def test_a_folder_gives_the_same_batches_whoever_loads_them(folder):
@@ -622,6 +625,14 @@ def test_a_folder_gives_the_same_batches_whoever_loads_them(folder):
     assert torch.equal(second[0], whole[0][0][1::2])
     assert not torch.equal(next(source.train_batches(2, start=0))[0], whole[0][0])
     assert sorted(torch.cat([labels for _, labels in source.test_batches()]).tolist()) == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_folder_counts_its_training_images_as_the_analyses_do(folder):
+    """So what is held out here can be asked for there, by the same numbers."""
+    source = folder_source(folder, choose=lambda count: np.arange(count)[1::2])
+    files = load_data(folder / "train", size=32).images.reader
+    assert [path for path, _ in source.train.samples] == [files.name(index) for index in range(24)][1::2]
+    assert source.steps == 1
 
 
 def test_repeated_augmentation_shows_fewer_images_more_often(folder):
@@ -709,6 +720,29 @@ def test_a_run_with_held_out_images_says_so(tmp_path):
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (about["validation"], about["train_images"], about["test_images"]) == (16, 16, 16)
     assert len(rows(tmp_path / "run" / "records.csv")) == 1
+
+
+def test_images_that_were_held_out_are_not_trained_on(tmp_path):
+    """A run without images 0 … 9 is that of a training set that never had them, and goes on as it was begun."""
+    held = tmp_path / "held.csv"
+    held.write_text("index,class\n" + "".join(f"{index},cat\n" for index in range(10)))
+    out = tmp_path / "run"
+    assert run(options(out, "--exclude", str(held), "--epochs", "1")).exit_code == 0
+    seen = training_images(plan_job(model=None, out=out, recipe_name=None, settings={}, overrides={}, resume=True), 43)
+    assert seen.tolist() == list(range(10, 43))
+    install(lambda data_dir=None, *, train: [part[10 * train :] for part in tiny_images(train=train)])
+    try:
+        assert run(options(tmp_path / "other", "--epochs", "1")).exit_code == 0
+    finally:
+        install()
+    trained, expected = (load_file(folder / "tiny_scs.safetensors") for folder in (out, tmp_path / "other"))
+    assert all(torch.equal(trained[name], value) for name, value in expected.items())
+    with safe_open(out / "tiny_scs.safetensors", "pt") as file:
+        assert file.metadata()["exclude"] == indices_digest(range(10))
+    with pytest.raises(InputError, match="begun with exclude=10 images, not 1 images"):
+        run(options(out, "--resume", "--epochs", "1", "--exclude", "3"))
+    with pytest.raises(InputError, match="no image with index 43 in cifar10"):
+        run(options(tmp_path / "beyond", "--indices", "3,43"))
 
 
 def test_a_run_of_an_older_version_can_be_continued(whole, tmp_path):
