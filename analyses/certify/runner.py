@@ -12,11 +12,12 @@ from scs_eval.analyses.certify.found import attack_smoothed, counted_distance
 from scs_eval.analyses.certify.options import CertifyOptions
 from scs_eval.analyses.certify.result import CertifyResult
 from scs_eval.analyses.certify.smoothing import ABSTAIN, certified_radius, votes
-from scs_eval.analyses.core.batching import images_at_once, map_with_backoff, slices
+from scs_eval.analyses.core.batching import images_at_once, slices
 from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.analyses.core.outcomes import Outcomes, in_slices
 from scs_eval.analyses.core.validation import check_images, check_labels, check_request, check_several_classes
 from scs_eval.images import Images
 from scs_eval.progress import Progress
@@ -50,7 +51,7 @@ def run(
     pictures = data.images.float().cpu() if isinstance(data.images, Tensor) else data.images
     truth, ids = data.labels.long().cpu(), data.indices
     key = fingerprint(model, (pictures, truth, ids), (options, seed))
-    state = _State(Checkpoint(checkpoint, key) if checkpoint else None, progress)
+    state = Outcomes(Checkpoint(checkpoint, key) if checkpoint else None, progress)
     with evaluating(model), torch.no_grad():
         work = _Work(model, pictures, truth, ids, options, seed, len(names))
         proofs = [_prove(work, state, s) for s in range(len(options.sigma))]
@@ -117,14 +118,14 @@ class _Work:
         return lambda part: np.array([[one(index) for index in range(part.start, part.stop)]])
 
 
-def _prove(work: _Work, state: "_State", s: int) -> np.ndarray:
+def _prove(work: _Work, state: Outcomes, s: int) -> np.ndarray:
     """(3, n) what is proven at one σ."""
     name = f"proof{s}"
     state.resume(name)
-    return state.run(name, len(work.labels), work.prove(s))
+    return state.run(name, in_slices(len(work.labels), AT_ONCE, work.prove(s)))
 
 
-def _search(work: _Work, state: "_State", s: int) -> np.ndarray:
+def _search(work: _Work, state: Outcomes, s: int) -> np.ndarray:
     """(1, n) the distances at one σ, some images after the others; no attack is made again for those that are done."""
     name = f"search{s}"
     state.resume(name)
@@ -137,37 +138,5 @@ def _search(work: _Work, state: "_State", s: int) -> np.ndarray:
                 work.model, work.images[block], work.labels[block], sigma=work.options.sigma[s],
                 draws=work.options.draws, seed=work.seed, ids=work.ids[block], progress=state.tell,
             )  # fmt: skip
-        state.run(name, block.stop, work.confirm(s, moved, block.start))
-    return state.outcomes[name]
-
-
-class _State:
-    """Outcomes by name, image by image along the last axis, kept in a checkpoint as they come."""
-
-    def __init__(self, kept: Checkpoint | None, progress: Progress | None) -> None:
-        self.kept, self.progress = kept, progress
-        self.outcomes = kept.load() if kept else {}
-
-    def count(self, name: str) -> int:
-        """How many images are done."""
-        return self.outcomes[name].shape[-1] if name in self.outcomes else 0
-
-    def resume(self, name: str) -> None:
-        """Tell what an earlier run has done."""
-        self.tell(self.count(name))
-
-    def run(self, name: str, n: int, work: Callable[[slice], np.ndarray]) -> np.ndarray:
-        """`work` on those of the first n images that are not done yet."""
-        done = self.count(name)
-        for part, outcome in map_with_backoff(n - done, AT_ONCE, lambda p: work(slice(p.start + done, p.stop + done))):
-            before = [self.outcomes[name]] if name in self.outcomes else []
-            self.outcomes[name] = np.concatenate([*before, outcome], axis=-1)
-            if self.kept is not None:
-                self.kept.save(self.outcomes)
-            self.tell(part.stop - part.start)
-        return self.outcomes[name]
-
-    def tell(self, count: int) -> None:
-        """So many more images are done."""
-        if self.progress is not None and count:
-            self.progress(count)
+        state.run(name, in_slices(block.stop, AT_ONCE, work.confirm(s, moved, block.start)))
+    return state.values(name)

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.core.batching import images_at_once, map_with_backoff
+from scs_eval.analyses.core.batching import images_at_once
 from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.analyses.core.outcomes import Outcomes, in_slices
 from scs_eval.analyses.core.validation import check_images, check_labels, check_request, logits_of
 from scs_eval.analyses.corruptions.corrupt import CORRUPTIONS, SEVERITIES, check_corruption, corrupt
 from scs_eval.analyses.corruptions.result import CorruptionsComparison as CorruptionsComparison
@@ -79,9 +80,10 @@ def corruptions(
 
     others = [fingerprint(network, (), reference_name) for network in networks[1:]]
     key = fingerprint(model, (data.images, truth, data.indices), (chosen, seed, source_name, others))
-    kept = Checkpoint(checkpoint, key) if checkpoint else None
+    kept = Outcomes(Checkpoint(checkpoint, key) if checkpoint else None, progress)
     with evaluating(model), evaluating(networks[-1]), torch.inference_mode():
-        outcomes = _resumed(right, len(truth), images_at_once(data.images, batch_size), kept, progress)
+        kept.resume("outcomes")
+        outcomes = kept.run("outcomes", in_slices(len(truth), images_at_once(data.images, batch_size), right))
         pictures = torch.cat([make(name, SHOWN, ids[:1], data.images[:1].cpu()) for name in chosen])
     shape = (len(chosen), len(SEVERITIES), len(truth))
     return CorruptionsResult(
@@ -112,22 +114,3 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 def _right(model: nn.Module, images: Tensor, labels: Tensor, classes: int) -> np.ndarray:
     return (logits_of(model, images, classes=classes).argmax(1).cpu() == labels).numpy()
-
-
-def _resumed(
-    work: Callable[[slice], np.ndarray], n: int, batch_size: int, kept: Checkpoint | None, progress: Progress | None
-) -> np.ndarray:
-    """`work` on all images, joined along the last axis; what the checkpoint has is not done again."""
-    parts = list((kept.load() if kept else {}).values())
-    done = sum(part.shape[-1] for part in parts)
-    if progress is not None and done:
-        progress(done)
-    for part, outcome in map_with_backoff(
-        n - done, batch_size, lambda part: work(slice(part.start + done, part.stop + done))
-    ):
-        parts.append(outcome)
-        if kept is not None:
-            kept.save({"outcomes": np.concatenate(parts, axis=-1)})
-        if progress is not None:
-            progress(part.stop - part.start)
-    return np.concatenate(parts, axis=-1)

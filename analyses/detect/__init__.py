@@ -1,6 +1,7 @@
 """Can adversarial images and images of another kind be told from clean ones, by what the model makes of them?"""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scs_eval.analyses.detect.options import DetectOptions as DetectOptions
@@ -24,13 +25,15 @@ def detect(
     label: str = "model",
     seed: int = 0,
     progress: Progress | None = None,
+    checkpoint: Path | None = None,
 ) -> "DetectResult":
     """Tell clean images (n, 3, H, W) in [0, 1] with labels (n,) from adversarial versions of them, and from `others`.
 
     others: name → images of another kind. fit: labelled data for the Gaussians, such as training images; without, half
     of the images is taken for that and not tested. Of the rest, and of each kind of other images, half trains the
     regression over stages and half is tested. Adversarial images count where the model was right before and is not
-    after. progress: is told how many more images were scored; `steps` says of how many.
+    after. progress: is told how many more images were scored; `steps` says of how many. checkpoint: a file to resume
+    from.
 
     >>> import scs_eval
     >>> from scs_eval.analyses.detect.options import DetectOptions
@@ -43,5 +46,5 @@ def detect(
 
     return run(
         model, images, labels, classes=classes, others=others, fit=fit, options=options, indices=indices, label=label,
-        seed=seed, progress=progress,
+        seed=seed, progress=progress, checkpoint=checkpoint,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -9,9 +10,12 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.attacks.attack import attack
 from scs_eval.analyses.attacks.config import Attack, parse_attack
-from scs_eval.analyses.core.batching import images_at_once, map_images_with_backoff, map_with_backoff
+from scs_eval.analyses.core.batching import images_at_once, map_images_with_backoff
+from scs_eval.analyses.core.checkpoint import Checkpoint
+from scs_eval.analyses.core.fingerprint import fingerprint
 from scs_eval.analyses.core.inputs import ArrayLike, Examples, ImagesLike, ModelLike, as_examples, as_model
 from scs_eval.analyses.core.model_state import device_of, evaluating
+from scs_eval.analyses.core.outcomes import Batches, Outcomes, in_slices
 from scs_eval.analyses.core.validation import (
     check_answer,
     check_images,
@@ -47,9 +51,10 @@ def run(
     label: str = "model",
     seed: int = 0,
     progress: Progress | None = None,
+    checkpoint: Path | None = None,
 ) -> DetectResult:
     """See `scs_eval.detect`."""
-    check_request(label=label, seed=seed)
+    check_request(label=label, seed=seed, checkpoint=checkpoint)
     options, wanted = options or DetectOptions(), dict(others or {})
     if not options.eps and not wanted:
         raise InputError("expected something to tell from clean images: an ε, or other images")
@@ -58,12 +63,23 @@ def run(
     known = None if fit is None else as_examples(fit)
     if known is not None and _checked(model, known) != names:
         raise InputError("expected fitting images of the same classes as the others")
+    foreign = {name: as_examples(some).images for name, some in wanted.items()}
+    for some in foreign.values():
+        check_images(some)
     role = roles(data.labels, seed=seed, fitted_elsewhere=known is not None)
+    fitting = known or _subset(data, role == FIT)
+    state = Outcomes(None, progress)
+    if checkpoint is not None:
+        seen = (data.images, data.labels, data.indices, fitting.images, fitting.labels, *foreign.values())
+        state = Outcomes(Checkpoint(checkpoint, fingerprint(model, seen, (options, seed))), progress)
     with evaluating(model):
-        scorer = _Scorer.fitted(model, known or _subset(data, role == FIT), options, len(names))
+        scorer = _Scorer.fitted(model, fitting, options, len(names))
         rest = _subset(data, role != FIT)
-        clean = _clean_and_adversarial(scorer, rest, options, seed, progress)
-        kinds = {name: _scored(scorer, as_examples(some).images, options, progress) for name, some in wanted.items()}
+        clean = _clean_and_adversarial(scorer, rest, options, seed, state)
+        kinds = {
+            name: _scored(scorer, some, options, state, f"other {number}")
+            for number, (name, some) in enumerate(foreign.items())
+        }
     adversarial = {f"ε = {255 * radius:.3g}/255": clean[1 + index] for index, radius in enumerate(options.eps)}
     parts = {name: (values, role[role != FIT]) for name, values in adversarial.items()}
     parts |= {name: (values, halves(values.shape[1], seed=seed)) for name, values in kinds.items()}
@@ -77,7 +93,7 @@ def run(
         attack=options.attack,
         noise=options.noise,
         fitted_on=_source(known, data),
-        fitted=len((known or _subset(data, role == FIT)).labels),
+        fitted=len(fitting.labels),
         eps=np.array(options.eps),
         indices=rest.indices.numpy()[role[role != FIT] == TEST],
         known=np.stack([outcome[0] for outcome in outcomes]),
@@ -147,19 +163,19 @@ class _Scorer:
         return torch.cat([plain, staged]).numpy()
 
 
-def _scored(scorer: _Scorer, images: Images, options: DetectOptions, progress: Progress | None) -> np.ndarray:
+def _scored(scorer: _Scorer, images: Images, options: DetectOptions, state: Outcomes, name: str) -> np.ndarray:
     """(detectors, m) the scores of other images."""
-    check_images(images)
-    parts, size = [], images_at_once(images, options.batch_size)
-    for part, scores in map_images_with_backoff(scorer.scores, images, size=size):
-        parts.append(scores)
-        if progress is not None:
-            progress(part.stop - part.start)
-    return np.concatenate(parts, axis=1)
+    size = images_at_once(images, options.batch_size)
+
+    def rest(done: int) -> Batches:
+        return map_images_with_backoff(scorer.scores, take_images(images, slice(done, None)), size=size)
+
+    state.resume(name)
+    return state.run(name, rest)
 
 
 def _clean_and_adversarial(
-    scorer: _Scorer, data: Examples, options: DetectOptions, seed: int, progress: Progress | None
+    scorer: _Scorer, data: Examples, options: DetectOptions, seed: int, state: Outcomes
 ) -> np.ndarray:
     """(1 + ε, detectors, n) scores of clean images, then of adversarial ones, NaN where the attack changed nothing."""
     settings = parse_attack(options.attack)
@@ -173,12 +189,9 @@ def _clean_and_adversarial(
             rows.append(_adversarial_scores(scorer, settings, images, labels, radius, right, seed, ids, index))
         return np.stack(rows)
 
-    parts = []
-    for part, scores in map_with_backoff(len(data.labels), images_at_once(data.images, options.batch_size), work):
-        parts.append(scores)
-        if progress is not None:
-            progress((part.stop - part.start) * len(scores))
-    return np.concatenate(parts, axis=2)
+    size, weight = images_at_once(data.images, options.batch_size), 1 + len(options.eps)
+    state.resume("clean", weight=weight)
+    return state.run("clean", in_slices(len(data.labels), size, work), weight=weight)
 
 
 def _adversarial_scores(

@@ -14,5 +14,5 @@ def run(task: Task) -> DetectResult:
     total = steps(len(task.labels), others, options, fitted_elsewhere=False)
     return detect(
         task.model, task.images, task.labels, **task.named(), others=others, options=options, indices=task.indices,
-        seed=task.seed, progress=lambda count: task.progress(count / total),
+        seed=task.seed, checkpoint=task.checkpoint, progress=lambda count: task.progress(count / total),
     )  # fmt: skip

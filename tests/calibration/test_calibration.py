@@ -149,3 +149,26 @@ def test_wrong_requests() -> None:
         calibration(Logits(), images[:1], labels[:1], classes=CLASSES, bins=1)
     with pytest.raises(InputError, match="two classes"):
         calibration(Logits(), images, 0 * labels, classes=("a",), bins=1)
+
+
+def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
+    images, labels = random_data()
+    told: list[int] = []
+
+    class StopError(Exception):
+        pass
+
+    def stop(count: int) -> None:
+        told.append(count)
+        if len(told) == 2:
+            raise StopError
+
+    asked = {"classes": CLASSES, "bins": 5, "batch_size": 20, "checkpoint": tmp_path / "part.npz"}
+    with pytest.raises(StopError):
+        calibration(Logits(), images, labels, **asked, progress=stop)
+    again: list[int] = []
+    resumed = calibration(Logits(), images, labels, **asked, progress=again.append)
+    assert again == [40, 20]
+    whole = calibration(Logits(), images, labels, classes=CLASSES, bins=5)
+    assert resumed.temperatures == whole.temperatures
+    np.testing.assert_array_equal(resumed.brier, whole.brier)

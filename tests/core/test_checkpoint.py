@@ -8,6 +8,7 @@ import torch
 from results import make
 from torch import nn
 
+from scs_eval.analyses.core import outcomes
 from scs_eval.analyses.core.cache import ResultCache, key_of
 from scs_eval.analyses.core.checkpoint import Checkpoint
 from scs_eval.analyses.core.fingerprint import fingerprint
@@ -118,3 +119,15 @@ def test_the_key_of_work_knows_what_the_network_says() -> None:
     assert before == key_of("pgd", model, (IMAGES,), ())
     model.sign = -1.0
     assert before != key_of("pgd", model, (IMAGES,), ())
+
+
+@pytest.mark.parametrize(("quick", "kept"), [(1e9, 3), (-1, 1)])
+def test_outcomes_are_kept_after_every_batch_unless_that_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: float, kept: int
+) -> None:
+    monkeypatch.setattr(outcomes, "QUICK", quick)
+    monkeypatch.setattr(outcomes, "RARELY", 1e9)
+    state = outcomes.Outcomes(Checkpoint(tmp_path / "part.npz", "key"), None)
+    found = state.run("squares", outcomes.in_slices(3, 1, lambda part: np.arange(part.start, part.stop) ** 2))
+    assert found.tolist() == [0, 1, 4]
+    assert outcomes.Outcomes(Checkpoint(tmp_path / "part.npz", "key"), None).count("squares") == kept

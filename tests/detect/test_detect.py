@@ -1,5 +1,6 @@
 """Detectors against pytorch-ood on the same features, ROC measures against scikit-learn, and the command."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +197,32 @@ def test_wrong_requests() -> None:
         DetectOptions(eps=(0.0,))
     with pytest.raises(InputError, match="unknown layer"):
         run(options=DetectOptions(stages=("nothing",)))
+
+
+def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
+    """After the clean images and those of one ε, before all of the noise."""
+    given: dict[str, Any] = {"others": {"noise": noise_images(20, IMAGES.shape[1:], seed=0)}}
+    given["options"] = DetectOptions(eps=(8 / 255,), batch_size=16)
+    told: list[int] = []
+
+    class StopError(Exception):
+        pass
+
+    def stop(count: int) -> None:
+        told.append(count)
+        if len(told) == 4:
+            raise StopError
+
+    part = tmp_path / "part.npz"
+    with pytest.raises(StopError):
+        detect(MODEL, IMAGES, LABELS, classes=DATA.classes, **given, progress=stop, checkpoint=part)
+    again: list[int] = []
+    resumed = detect(MODEL, IMAGES, LABELS, classes=DATA.classes, **given, progress=again.append, checkpoint=part)
+    assert (told, again) == ([32, 32, 16, 16], [80, 16, 4]), "of 40 clean images, each scored twice, and 20 of noise"
+    whole = detect(MODEL, IMAGES, LABELS, classes=DATA.classes, **given)
+    for name in ("known", "other", "weights"):
+        np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
+    given["options"] = replace(given["options"], noise=0.0)
+    again.clear()
+    detect(MODEL, IMAGES, LABELS, classes=DATA.classes, **given, progress=again.append, checkpoint=part)
+    assert again == [32, 32, 16, 16, 4], "what was kept is of other options"

@@ -4,8 +4,10 @@ from functools import partial
 
 import click
 
+from scs_eval.cli.output import folder_name
 from scs_eval.cli.params import COUNT
 from scs_eval.cli.request import Request, request_options
+from scs_eval.cli.resume import resumable
 from scs_eval.progress import progress
 
 MODELS = ("rohrer100k_scs", "rohrer100k_ssdp", "rohrer100k_conv")
@@ -27,7 +29,7 @@ def command(request: Request, bins: int, batch_size: int) -> None:
       scs-eval calibration
       scs-eval calibration rohrer100k_scs rohrer100k_conv --data cifar10 --bins 20
     """
-    with request.open() as session:
+    with request.open() as session, resumable(request) as parts:
         from scs_eval.analyses.calibration import calibration
         from scs_eval.analyses.core.result import side_by_side
 
@@ -38,6 +40,7 @@ def command(request: Request, bins: int, batch_size: int) -> None:
                 run = partial(
                     calibration, named.model, data.images, data.labels, classes=data.classes, label=name, bins=bins,
                     seed=request.seed, indices=data.indices, batch_size=batch_size, progress=advance,
+                    checkpoint=parts / f"{folder_name([name])}.npz",
                 )  # fmt: skip
                 result = session.result(run, name)
             results.append(result.with_settings(session.settings(data)))

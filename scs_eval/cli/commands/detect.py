@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scs_eval.analyses.detect.options import DetectOptions
+from scs_eval.cli.output import folder_name
 from scs_eval.cli.params import EPS, Radii, options_from
 from scs_eval.cli.request import Request, Session, request_options
+from scs_eval.cli.resume import resumable
 from scs_eval.progress import progress
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def command(
       scs-eval detect mine.safetensors --data photos --other noise --other textures --eps 8/255
     """
     options = replace(options, eps=tuple(radius for radius in eps.values if radius > 0))
-    with request.open() as session:
+    with request.open() as session, resumable(request) as parts:
         from scs_eval.analyses.core.result import side_by_side
         from scs_eval.analyses.detect import detect
         from scs_eval.analyses.detect.runner import steps
@@ -79,7 +81,7 @@ def command(
             with progress(name, total) as advance:
                 result = detect(
                     named.model, data, others=kinds, fit=fit, options=options, label=name, seed=request.seed,
-                    progress=advance,
+                    progress=advance, checkpoint=parts / f"{folder_name([name])}.npz",
                 )  # fmt: skip
             results.append(result.with_settings(session.settings(data)))
         session.finish(side_by_side(results, label=request.out.name))
