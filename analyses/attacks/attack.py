@@ -1,5 +1,6 @@
 """Attack images: every attack behind one call, its restarts merged image by image."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +50,7 @@ def attack(
     stop_early: bool = True,
     backward: Backward | None = None,
     callback: StepCallback | None = None,
+    at_once: int | None = None,
 ) -> Attacked:
     """Attack images (n, 3, H, W) in [0, 1] with labels (n,) inside balls of radius eps, one for all or one each (n,).
 
@@ -60,6 +62,8 @@ def attack(
     backward: a context for the passes whose gradient is used (see `Objective`).
     callback: is called after each step with its number from 0 (the start), the positions of the images under way (m,),
         their points (m, 3, H, W) and losses (m,); in every restart again. Not with square or attacks from outside.
+    at_once: images of a pass through the model. By default 32, of small images, whatever is attacked, so that a result
+        is the same to the bit whoever its neighbours are; a single image is attacked several times as fast with 1.
     """
     check_images(images)
     if start is not None and start.shape != images.shape:
@@ -67,7 +71,7 @@ def attack(
     with evaluating(model):
         home, device = images.device, device_of(model)
         images, labels = images.detach().to(device), labels.to(device)
-        objective = _objective(model, images, labels, settings, backward)
+        objective = replace(_objective(model, images, labels, settings, backward), at_once=at_once)
         ball = Ball.around(images, _radii(eps, len(images)), settings.norm)
         numbers = _numbers(seed, ids, draw, len(images))
         best = _restarts(objective, ball, numbers, settings, start, stop_early, callback)

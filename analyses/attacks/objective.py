@@ -34,6 +34,7 @@ class Objective:
 
     backward: a context for the forward pass whose gradient is taken, such as `explanation_mode`; the loss and the
     answer are always those of the plain model.
+    at_once: images of a pass, if not the number that makes results the same to the bit.
     """
 
     model: nn.Module
@@ -42,6 +43,7 @@ class Objective:
     labels: Tensor
     targets: Tensor | None = None
     backward: Backward | None = None
+    at_once: int | None = None
 
     def of(self, rows: Tensor) -> "Objective":
         """The objective of some images."""
@@ -54,7 +56,7 @@ class Objective:
     def logits(self, points: Tensor) -> Tensor:
         """(n, K) the plain model's logits."""
         with torch.no_grad():
-            parts = [logits_of(self.model, part, classes=self.classes) for part in chunks(points, chunk_size(points))]
+            parts = [logits_of(self.model, part, classes=self.classes) for part in chunks(points, self._size(points))]
         return torch.cat(parts)[: len(points)]
 
     def evaluate(self, points: Tensor, *, gradient: bool) -> Evaluation:
@@ -69,10 +71,13 @@ class Objective:
         return Evaluation(self.loss(logits, self.labels, self.targets), logits.argmax(1) != self.labels, slope)
 
     def _parts(self, points: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-        size = chunk_size(points)
+        size = self._size(points)
         parts, labels = chunks(points, size), chunks(self.labels, size)
         targets: list[Tensor] | list[None] = [None] * len(parts) if self.targets is None else chunks(self.targets, size)
         return zip(parts, labels, targets, strict=True)
+
+    def _size(self, points: Tensor) -> int:
+        return chunk_size(points) if self.at_once is None else self.at_once
 
     def _slope(self, points: Tensor, labels: Tensor, targets: Tensor | None) -> tuple[Tensor, Tensor]:
         """Logits and gradient of one chunk; zero if the model has no gradient at all."""

@@ -16,11 +16,17 @@ def dynamic_linear_contributions(model: nn.Module, images: Tensor, targets: Tens
     """
     parts = decompose(model, images, targets)
     if not options.allow_incomplete:
-        _check_complete(parts)
+        check_complete(parts)
+    return contributions_of_colours(parts)
+
+
+def contributions_of_colours(parts: Decomposition) -> Tensor:
+    """W(x)⊙x (N, [K,] 3, H, W): of networks that see [x, 1−x], the two channels of a colour added."""
     return parts.contributions.unflatten(-3, (-1, 3)).sum(-4)
 
 
-def _check_complete(parts: Decomposition) -> None:
+def check_complete(parts: Decomposition) -> None:
+    """Raise where what is left over says that the network is not dynamic-linear."""
     scale = parts.contributions.abs().sum((-3, -2, -1)) + parts.bias.abs()
     gap = (parts.residual.abs() / scale.clamp(min=1e-12)).max().item()
     if not gap <= INCOMPLETE:

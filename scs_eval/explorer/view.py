@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -17,12 +17,14 @@ from scs_eval.analyses.attribution.completeness import percent, ratio, totals
 from scs_eval.analyses.attribution.methods import METHODS, MapOptions, Method, find_method
 from scs_eval.analyses.attribution.metric_records import METRICS
 from scs_eval.analyses.attribution.own_metrics import measure
-from scs_eval.analyses.contributions import ContributionsResult, contributions
+from scs_eval.analyses.attribution.wx import check_complete, contributions_of_colours
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.validation import logits_of
 from scs_eval.analyses.plotting import colour
 from scs_eval.analyses.plotting.map_columns import COLOURS, unit_scaled
 from scs_eval.errors import InputError
+from scs_eval.models.explain.decomposition import Decomposition, decompose
+from scs_eval.models.layers.encoding import LogitLayer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -92,12 +94,12 @@ def look(
     image, label = data.images[position : position + 1], int(data.labels[position])
     logits = _logits(model, image, data.classes)
     target = _target(class_, logits, label, data.classes)
-    maps = attribute(model, image, torch.tensor([target]), method=method)
-    pictures, sum_ = _maps(model, image, maps, target, method, data.classes)
+    explained = _explain(model, image, target, method)
+    pictures, sum_ = _pictures(image, explained), _sum(model, image, explained, target, method)
     sentences = [
         _answer(f"{name} says", logits, label, data.classes),
         f"Explained: {data.classes[target]}, logit {logits[target]:.2f}{sum_}.",
-        *_scores(model, image, maps, target, method),
+        *_scores(model, image, explained.maps, target, method),
     ]
     if eps > 0:
         truth = label if label >= 0 else int(logits.argmax())
@@ -131,17 +133,37 @@ def _scores(model: "nn.Module", image: "Tensor", maps: "Tensor", target: int, me
     return sentences
 
 
-def _maps(
-    model: "nn.Module", image: "Tensor", maps: "Tensor", target: int, method: str, classes: Sequence[str]
-) -> tuple[dict[str, np.ndarray], str]:
-    """The image and its maps, and how they make the logit, or what they leave out, where they should add up."""
-    record = find_method(method)
-    if "dynamic-linear network" not in record.needs:
-        return _pictures(image, maps, None), _left_out(model, image, maps, target, record)
-    decomposed = contributions(model, image, torch.tensor([target]), classes=classes)
-    row = decomposed.table().iloc[0]
-    parts = f" = {row['contributions']:.2f} from pixels + {row['bias']:.2f} bias + {row['residual']:.0e} residual"
-    return _pictures(image, maps, decomposed), parts
+class _Explained(NamedTuple):
+    """Attributions (1, 3, H, W) of a class, and where they are W(x)⊙x the logit taken apart."""
+
+    maps: "Tensor"
+    parts: Decomposition | None = None
+
+
+def _explain(model: "nn.Module", image: "Tensor", target: int, method: str) -> _Explained:
+    """By the method; W(x) and what it leaves to the biases are from the same forward and backward pass."""
+    targets = torch.tensor([target])
+    if method != "wx":
+        return _Explained(attribute(model, image, targets, method=method))
+    like = next(model.parameters(), image)
+    with evaluating(model):
+        parts = decompose(model, image.to(like.device, like.dtype), targets.to(like.device))
+    check_complete(parts)
+    return _Explained(contributions_of_colours(parts), parts)
+
+
+def _sum(model: "nn.Module", image: "Tensor", explained: _Explained, target: int, method: str) -> str:
+    """How the map makes the logit, or what it leaves out, where it should add up."""
+    parts = explained.parts
+    if parts is None:
+        return _left_out(model, image, explained.maps, target, find_method(method))
+    modules = dict(model.named_modules())
+    constant = sum(part.item() for name, part in parts.biases.items() if isinstance(modules.get(name), LogitLayer))
+    pixels = (parts.weights.double() * parts.inputs).sum().item()
+    bias = sum(part.item() for part in parts.biases.values()) - constant
+    residual = parts.logits.item() - pixels - bias - constant
+    of_all = f" + {constant:.2f} logit bias (all classes)" if constant else ""
+    return f" = {pixels:.2f} from pixels + {bias:.2f} bias{of_all} + {residual:.0e} residual"
 
 
 def _left_out(model: "nn.Module", image: "Tensor", maps: "Tensor", target: int, method: Method) -> str:
@@ -164,10 +186,9 @@ def _attacked(
     classes: Sequence[str],
 ) -> tuple[dict[str, np.ndarray], str]:
     """The attacked image with its map of the same class, and what the model says of it."""
-    adversarial = attack(model, image, torch.tensor([label]), eps, settings=chosen)
+    adversarial = attack(model, image, torch.tensor([label]), eps, settings=chosen, at_once=1)
     logits = _logits(model, adversarial.images, classes)
-    maps = attribute(model, adversarial.images, torch.tensor([target]), method=method)
-    pictures, _ = _maps(model, adversarial.images, maps, target, method, classes)
+    pictures = _pictures(adversarial.images, _explain(model, adversarial.images, target, method))
     change = (adversarial.images - image)[0].permute(1, 2, 0).cpu().numpy()
     shown = {
         "attacked image": pictures["image"],
@@ -185,14 +206,15 @@ def _answer(who: str, logits: "Tensor", label: int, classes: Sequence[str]) -> s
     return f"{who} {likeliest} (label: {class_name(label, classes)})."
 
 
-def _pictures(image: "Tensor", maps: "Tensor", decomposed: ContributionsResult | None) -> dict[str, np.ndarray]:
+def _pictures(image: "Tensor", explained: _Explained) -> dict[str, np.ndarray]:
     """The image, W(x) as colours where there are any, size and sign of the map."""
     from matplotlib import colormaps
 
-    channels = maps.detach().cpu().double().numpy()[0]
+    channels, parts = explained.maps.detach().cpu().double().numpy()[0], explained.parts
     pictures = {"image": image[0].permute(1, 2, 0).cpu().numpy()}
-    if decomposed is not None and decomposed.coloured:
-        pictures["W(x) as colours"] = colour.on_white(decomposed.rgba())[0]
+    if parts is not None and parts.weights.shape[1] == 6:
+        rgba = colour.rgba(parts.weights.cpu().numpy(), parts.inputs.cpu().numpy(), style="paper")
+        pictures["W(x) as colours"] = colour.on_white(rgba)[0]
     pictures[SIZE] = colormaps[COLOURS](unit_scaled(np.abs(channels).max(0)))[..., :3]
     pictures[SIGN] = colour.signed(channels.sum(0)[None])[0]
     return pictures

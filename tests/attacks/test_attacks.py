@@ -45,6 +45,19 @@ def pictures(n, seed=0):
     return torch.rand(n, 3, 8, 8, generator=torch.Generator().manual_seed(seed))
 
 
+def test_one_image_at_a_time_finds_as_much_in_smaller_passes():
+    """The last bit, and with it the sign of a gradient near 0, may be another: so the loss is near, not the same."""
+    net, counts = small(), []
+    labels = net(pictures(3)).argmax(1)
+    net.register_forward_pre_hook(lambda module, inputs: counts.append(len(inputs[0])))
+    together = attack(net, pictures(3), labels, EPS, settings=Attack())
+    assert set(counts) == {1, 32}, "one image tells how many classes there are"
+    counts.clear()
+    alone = attack(net, pictures(3), labels, EPS, settings=Attack(), at_once=1)
+    assert set(counts) == {1}
+    torch.testing.assert_close(alone.loss, together.loss, rtol=0.05, atol=0.01)
+
+
 @pytest.fixture(scope="module")
 def sample():
     return load_data("sample", n=32)

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from PIL import Image
 from safetensors.torch import save_file
 
-from scs_eval import create_model, load_data
-from scs_eval.analyses.core.result import load_result
+from scs_eval import contributions, create_model, load_data
+from scs_eval.analyses.core.result import load_result, side_by_side
 from scs_eval.cli.main import cli
 from scs_eval.models.loading.load import weights_index
 from scs_eval.report.html import sheets
@@ -209,6 +209,16 @@ def test_a_model_without_contributions_still_has_a_place(folder):
     assert shown.entries[0].agreement == pytest.approx(
         agreement([each.maps[:1] for each in both["saliency"].results])[0]
     )
+
+
+@pytest.mark.parametrize("name", ["rohrer100k_scs", "rohrer100k_bcos"])
+def test_what_makes_a_logit_adds_up(name):
+    """To the three digits that are shown of each part; B-cos networks add a constant to all logits."""
+    result = contributions(name, load_data("sample", n=2))
+    entries = entries_of({"contributions": side_by_side([result], label="one")})
+    for entry in entries:
+        logit, parts = entry.predictions[0].adds_up.removeprefix("logit ").split(" = ")
+        assert sum(float(part.split()[0]) for part in parts.split(" + ")) == pytest.approx(float(logit), abs=0.02)
 
 
 def wait_for(browser: chromium.Browser, condition: str) -> None:

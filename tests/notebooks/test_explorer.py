@@ -89,6 +89,27 @@ def test_colours_where_there_are_six_channels(explorer):
     assert "W(x) as colours" not in pictures(explorer)
 
 
+@pytest.mark.parametrize("name", ["scs", "bcos"])
+def test_what_makes_the_logit_adds_up(explorer, name):
+    """To the two digits that are shown of each part; B-cos networks add a constant to all logits."""
+    set_all(explorer, method="wx", model=name, class_="ship")
+    (line,) = re.findall(r"logit (\S+) = (.+?)\.</p>", explorer.content)
+    parts = [part.split()[0] for part in line[1].split(" + ")]
+    row = scs_eval.contributions(explorer.models[name], DATA.images[:1], [DATA.classes.index("ship")]).table().iloc[0]
+    assert [float(part) for part in parts[:2]] == [round(row[key], 2) for key in ("contributions", "bias")]
+    assert sum(map(float, parts)) == pytest.approx(float(line[0]), abs=0.005 * (len(parts) + 1))
+    assert ("logit bias (all classes)" in line[1]) == (name == "bcos") == (row["logit_bias"] != 0)
+
+
+def test_an_image_is_attacked_alone(explorer):
+    """Of a full batch of copies, which `pgd` needs for its bits, a click would wait several times as long."""
+    counts = []
+    watch = explorer.models["scs"].register_forward_pre_hook(lambda model, inputs: counts.append(len(inputs[0])))
+    set_all(explorer, eps=8 / 255)
+    watch.remove()
+    assert set(counts) == {1}
+
+
 def test_additive_maps_say_what_they_leave_out():
     explorer = scs_eval.explore(["rohrer100k_scs"], DATA, methods=["intgrad", "grad"])
     image, options = DATA.images[:1], scs_eval.SaliencyOptions(target="predicted", samples=0)

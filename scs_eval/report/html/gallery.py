@@ -240,8 +240,13 @@ def _adds_up(result: Any, count: int) -> list[str]:
     """For each image how contributions make the logit, and what is left over."""
     if result is None:
         return [""] * count
-    return [
-        f"logit {row['logit']:.3g} = {row['contributions']:.3g} from pixels + {row['bias']:.3g} bias + "
-        f"{row['residual']:.0e} left over{'' if row['complete'] else ': INCOMPLETE'}"
-        for _, row in result.table()[:count].iterrows()
-    ]
+    return [_sum_of(row) for _, row in result.table()[:count].iterrows()]
+
+
+def _sum_of(row: Any) -> str:
+    """A row of the contributions' table as one line."""
+    parts = [f"{row['contributions']:.3g} from pixels", f"{row['bias']:.3g} bias"]
+    if row["logit_bias"]:
+        parts.append(f"{row['logit_bias']:.3g} logit bias (all classes)")
+    parts.append(f"{row['residual']:.0e} left over{'' if row['complete'] else ': INCOMPLETE'}")
+    return f"logit {row['logit']:.3g} = {' + '.join(parts)}"
