@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from scs_eval.analyses.calibration.bins import debiased_ece
 from scs_eval.analyses.plotting import style
-from scs_eval.analyses.plotting.lines import LineStyles
+from scs_eval.analyses.plotting.lines import FEW, LineStyles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,16 +17,17 @@ PANELS = ("as the models are", "with a temperature, fitted on the other half")
 
 
 def draw_reliability(results: "Sequence[CalibrationResult]", ax: "Axes | None" = None) -> "Figure":
-    """Bins of equal mass with Wilson's intervals, raw and with the temperature; on given axes the raw ones alone."""
+    """Bins of equal mass, raw and with the temperature, intervals (Wilson) if models are few; on given axes raw."""
     with style.paper_style():
         axes = [ax] if ax is not None else style.panels(1, 2, height=3.2 + 0.14 * len(results), sharey=True)
         for scaling, (panel, title) in enumerate(zip(axes, PANELS, strict=False)):
             _panel(panel, results, scaling, title)
-        axes[0].set_ylabel("accuracy in %, 95 % interval")
+        axes[0].set_ylabel("accuracy in %" + (", 95 % interval" if len(results) <= FEW else ""))
         first = results[0]
         note = (
             f"{len(first.labels):,} images in {first.bins} bins of equal mass; below the diagonal: too sure of itself"
         )
+        note += "" if len(results) <= FEW else "; the table `curve` has the intervals"
         return style.legend_below(axes[0], note, ncols=2)
 
 
@@ -37,7 +38,7 @@ def _panel(ax: "Axes", results: "Sequence[CalibrationResult]", scaling: int, tit
         tint, marker, dash = styles.next_for(result.label)
         bins = result.binned[scaling]
         accuracy, low, high = (100 * part for part in bins.accuracy)
-        ends = [accuracy - low, high - accuracy]
+        ends = [accuracy - low, high - accuracy] if len(results) <= FEW else None
         ax.errorbar(
             100 * bins.confidence, accuracy, yerr=ends, color=tint, ls=dash, marker=marker, ms=3, elinewidth=0.5,
             lw=0.9, label=_name(result),

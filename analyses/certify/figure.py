@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scs_eval.analyses.plotting import style
-from scs_eval.analyses.plotting.lines import LineStyles
+from scs_eval.analyses.plotting.lines import LineStyles, shade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,8 @@ def draw_bounds(results: "Sequence[CertifyResult]", ax: "Axes | None" = None) ->
         axes[0].set_ylabel("accuracy in %")
         first = results[0]
         note = f"{first.n} images, {first.samples:,} noisy copies each, certificates wrong with p ≤ {first.alpha:g}\n"
-        note += "solid: proven" + ("; dashed: not broken by an attack on the smoothed model" if first.attacked else "")
+        broken = "; thin: not broken by an attack on the smoothed model" if first.attacked else ""
+        note += f"thick: proven{broken}"
         return style.legend_below(axes[0], note, ncols=3)
 
 
@@ -35,13 +36,13 @@ def _panel(ax: "Axes", results: "Sequence[CertifyResult]", s: int) -> None:
     radii = np.linspace(0, _last(results, s), POINTS)
     styles = LineStyles()
     for result in results:
-        tint, _, _ = styles.next_for(result.label)
+        tint, _, dash = styles.next_for(result.label)
         low = 100 * result.certified(s, radii).estimate
-        ax.plot(radii, low, color=tint, label=result.label)
+        ax.plot(radii, low, color=tint, ls=dash, label=result.label)
         if result.attacked:
             high = 100 * result.unbroken(s, radii).estimate
-            ax.plot(radii, high, color=tint, ls="--", lw=0.9)
-            ax.fill_between(radii, low, high, color=tint, alpha=0.13, lw=0)
+            ax.plot(radii, high, color=tint, ls=dash, lw=0.5)
+            ax.fill_between(radii, low, high, color=tint, alpha=shade(len(results)), lw=0)
     ax.set(xlim=(0, radii[-1]), ylim=(0, 100))
     ax.grid(lw=0.3, color="0.88")
     ax.set_axisbelow(True)

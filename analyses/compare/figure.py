@@ -8,7 +8,7 @@ import numpy as np
 from scs_eval.analyses.core.statistics import mean_interval
 from scs_eval.analyses.faithfulness.figure import PANELS
 from scs_eval.analyses.plotting import style
-from scs_eval.analyses.plotting.lines import LineStyles
+from scs_eval.analyses.plotting.lines import LineStyles, shade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ def draw_pixel_curves(results: Sequence[Any]) -> "Figure":
         for ax, kind in zip(axes, PANELS, strict=True):
             styles = LineStyles()
             for result in results:
-                _curve(ax, result, kind, styles)
+                _curve(ax, result, kind, styles, alpha=shade(len(results)))
             ax.set(xlim=(0, 1), ylim=(0, None))
             ax.grid(lw=0.3, color="0.88")
             ax.set_axisbelow(True)
@@ -33,10 +33,10 @@ def draw_pixel_curves(results: Sequence[Any]) -> "Figure":
         return style.legend_below(axes[0], note, ncols=2)
 
 
-def _curve(ax: "Axes", result: Any, kind: str, styles: LineStyles) -> None:
+def _curve(ax: "Axes", result: Any, kind: str, styles: LineStyles, *, alpha: float) -> None:
     tint, _, dash = styles.next_for(result.label)
     values: np.ndarray = getattr(result, kind)
     mean, low, high = mean_interval(values[0])
-    ax.fill_between(result.fractions, low, high, color=tint, alpha=0.12, lw=0)
+    ax.fill_between(result.fractions, low, high, color=tint, alpha=alpha, lw=0)
     ax.plot(result.fractions, mean, ls=dash, color=tint, label=result.label)
     ax.plot(result.fractions, values[result.methods.index("random")].mean(0), ls=":", lw=0.7, color=tint)

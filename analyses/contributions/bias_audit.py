@@ -89,6 +89,7 @@ def audit_figure(
         if ax is None:
             axes[0].set_xlabel("adds to the explained logit")
         axes[-1].set_xlabel("share of the lead over the second class in %")
+        axes[-1].locator_params(axis="x", nbins=5)
         if np.abs(axes[-1].get_xlim()).max() < LEAST:
             axes[-1].set_xlim(-LEAST, LEAST)  # rounding is not worth an axis of its own
         title = f"{model}: where its bias comes from" + ("" if kinds else "; no layer adds any")
@@ -105,7 +106,7 @@ def lead_figure(leads: Mapping[str, np.ndarray], ax: "Axes | None" = None) -> "F
 
     leads: model → (n,) shares; ties of the two classes are NaN.
     """
-    with style.drawing(ax, width=4.6, height=0.9 + 0.3 * len(leads)) as ax:
+    with style.drawing(ax, height=1.1 + 0.3 * len(leads)) as ax:
         known = [100 * values[np.isfinite(values)] for values in leads.values()]
         ax.boxplot(known, orientation="horizontal", widths=0.6, showfliers=False, medianprops={"color": "black"})
         ax.set_yticks(range(1, len(leads) + 1), list(leads))
@@ -113,10 +114,8 @@ def lead_figure(leads: Mapping[str, np.ndarray], ax: "Axes | None" = None) -> "F
         for position in (0, 100):
             ax.axvline(position, color="0.6", lw=0.6)
         count = max(map(len, known))
-        ax.set_xlabel(
-            f"share of the biases in the lead over the second class in %\nquartiles of {count:,} images, and 1.5 times "
-            "their distance"
-        )
+        ax.set_xlabel("share of the biases in the lead over the second class in %")
+        style.write_note(ax, f"Quartiles of {count:,} images, and whiskers of at most 1.5 times their distance.")
         ax.set_title("0: none of the decision is bias; 100: all of it", loc="left")
         return style.figure_of(ax)
 

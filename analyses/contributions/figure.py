@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scs_eval.analyses.attribution.completeness import percent
-from scs_eval.analyses.plotting import colour
-from scs_eval.analyses.plotting.image_grid import Grid, PictureColumn, split_name
+from scs_eval.analyses.plotting import colour, style
+from scs_eval.analyses.plotting.image_grid import Grid, PictureColumn, empty_maps, split_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scs_eval.analyses.contributions.result import ContributionsResult
 
 EXPLAINED, FIRST, SECOND, MEAN = range(4)  # what a result's `rows` hold for each image
+NARROW = 6  # models, from which on columns are too narrow for 16 letters
 SCALE = f"Full colour at the {colour.SCALE:g}th percentile of each map"
 NOTE = f"W(x)⊙x summed over channels, for and against the class. {SCALE}."
 
@@ -27,7 +28,8 @@ def map_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Figu
         columns.append(
             PictureColumn(title=f"W(x) as colours\n({result.picture})", pictures=_pictures(result, EXPLAINED))
         )
-    columns.append(PictureColumn(title="contributions", pictures=colour.signed(result.maps[: result.shown])))
+    signed = colour.signed(result.maps[: result.shown])
+    columns.append(PictureColumn(title="contributions", pictures=signed, empty=empty_maps(result.maps)))
     images, maps = result.images[: result.shown], result.maps[: result.shown]
     columns.append(PictureColumn(title="over the image", pictures=colour.overlay(images, maps)))
     texts = [_text(result, position) for position in range(len(images))]
@@ -43,10 +45,11 @@ def delta_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Fi
     columns = [_images(result)]
     for position, title in enumerate(("most likely", "second")):
         shown = _pictures(result, FIRST + position) if result.coloured else colour.signed(maps[position], scale=scale)
-        names = [f"{result.classes[k]} {_number(logit)}" for k, logit in _top(result, position)]
-        columns.append(PictureColumn(title=title, pictures=shown, captions=names))
+        names = [f"{result.classes[k]} {style.number(logit)}" for k, logit in _top(result, position)]
+        columns.append(PictureColumn(title=title, pictures=shown, captions=names, empty=empty_maps(maps[position])))
     delta = colour.signed(result.delta[: result.shown])
-    columns.append(PictureColumn(title="difference Δ", pictures=delta, captions=_leads(result)))
+    empty = empty_maps(result.delta)
+    columns.append(PictureColumn(title="difference Δ", pictures=delta, captions=_leads(result), empty=empty))
     note = f"{_whose(result, images)}\nΔ: for the most likely class (orange) or the second (blue). {SCALE}"
     note += "." if result.coloured else "; the two classes share one scale."
     return Grid(columns=columns, note=note, most=result.shown).draw(ax)
@@ -59,9 +62,9 @@ def mean_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Fig
     scale = np.max([colour.scale_of(item[: result.shown]) for item in parts.values()], axis=0)
     columns = [_images(result)]
     for title, maps in parts.items():
-        captions = [f"sum {_number(item)}" for item in maps.sum((1, 2))[: result.shown]]
+        captions = [f"sum {style.number(item)}" for item in maps.sum((1, 2))[: result.shown]]
         pictures = colour.signed(maps[: result.shown], scale=scale)
-        columns.append(PictureColumn(title=title, pictures=pictures, captions=captions))
+        columns.append(PictureColumn(title=title, pictures=pictures, captions=captions, empty=empty_maps(maps)))
     note = f"{_whose(result)}\n{NOTE[:-1]}, the largest of a row for all of it."
     return Grid(columns=columns, note=note, most=result.shown).draw(ax)
 
@@ -70,8 +73,10 @@ def comparison_figure(
     results: Sequence["ContributionsResult"], ax: "Axes | None" = None, *, page: str = ""
 ) -> "Figure":
     """A row per image, a column per model: the colour picture where W has six channels, else the signed map."""
-    columns = [_images(results[0]), *map(_model_column, results)]
-    note = f"{NOTE} bias: the median of |bias| / (Σ|W(x)⊙x| + |bias|). !: incomplete. {page}"
+    longest = 16 if len(results) < NARROW else 13
+    columns = [_images(results[0]), *(_model_column(result, longest) for result in results)]
+    colours = " Networks that encode [x, 1−x]: W(x) as colours." if any(result.coloured for result in results) else ""
+    note = f"{NOTE}{colours} bias: the median of |bias| / (Σ|W(x)⊙x| + |bias|). !: incomplete. {page}"
     return Grid(columns=columns, note=note, most=results[0].shown).draw(ax)
 
 
@@ -100,21 +105,15 @@ def _text(result: "ContributionsResult", position: int) -> str:
     row = result.table().iloc[position]
     lines = [
         f"explained: {row['explained']}",
-        f"logit {_number(row['logit'])} =",
-        f"   pixels {_number(row['contributions'])}",
-        f"   + bias {_number(row['bias'])} (share {percent(row['bias_share'])})",
-        *([f"   + logit bias {_number(row['logit_bias'])} (all classes)"] if row["logit_bias"] else []),
-        f"   + residual {_number(row['residual'], '.0e')}",
+        f"logit {style.number(row['logit'])} =",
+        f"   pixels {style.number(row['contributions'])}",
+        f"   + bias {style.number(row['bias'])} (share {percent(row['bias_share'])})",
+        *([f"   + logit bias {style.number(row['logit_bias'])} (all classes)"] if row["logit_bias"] else []),
+        f"   + residual {style.number(row['residual'], '.0e')}",
     ]
     if row["meaningless"]:
         return "\n".join([*lines, "MEANINGLESS: no more than", "the residual"])
     return "\n".join(lines if row["complete"] else [*lines, f"INCOMPLETE by {percent(row['relative_residual'])}"])
-
-
-def _number(value: float, form: str = ".2f") -> str:
-    """With a minus sign as it is printed; what rounds to 0 has none."""
-    text = format(value, form)
-    return text.replace("-", "−") if float(text) else text.lstrip("-")
 
 
 def _whose(result: "ContributionsResult", images: int | None = None) -> str:
@@ -123,11 +122,11 @@ def _whose(result: "ContributionsResult", images: int | None = None) -> str:
     return f"{result.label}{hidden}"
 
 
-def _model_column(result: "ContributionsResult") -> PictureColumn:
-    """One model's pictures, the size of its bias above, its class and logit below each."""
+def _model_column(result: "ContributionsResult", longest: int) -> PictureColumn:
+    """One model's pictures; its name in lines of so many letters and its bias above, class and logit below each."""
     shown = _pictures(result, EXPLAINED) if result.coloured else colour.signed(result.maps[: result.shown])
     table = result.table()
     cells = zip(table["explained"], table["logit"], table["complete"], strict=True)
-    names = [f"{name} {_number(logit, '.1f')}{'' if complete else ' !'}" for name, logit, complete in cells]
-    title = [*split_name(result.label, 13), f"bias {percent(float(table['bias_share'].median()))}"]
-    return PictureColumn(title="\n".join(title), pictures=shown, captions=names)
+    names = [f"{name} {style.number(logit, '.1f')}{'' if complete else ' !'}" for name, logit, complete in cells]
+    title = [*split_name(result.label, longest), f"bias {percent(float(table['bias_share'].median()))}"]
+    return PictureColumn(title="\n".join(title), pictures=shown, captions=names, empty=empty_maps(result.maps))

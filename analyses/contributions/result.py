@@ -276,6 +276,9 @@ class ContributionsComparison(Comparison[ContributionsResult]):
         if "audit" in self.results[0].extras:
             drawn["lead_bias"] = self.lead_figure()
         if "shifts" in self.results[0].extras:
-            drawn["shifts"] = shift_figure({result.label: result for result in self.results})
+            drawn |= {
+                f"shifts{suffix}": shift_figure({result.label: result for result in part}, page=words)
+                for suffix, part, words in style.pages(self.results, COLUMNS_PER_PAGE)
+            }
         own = {f"{result.label}_{key}": figure for result in self.results for key, figure in result.figures().items()}
         return {**drawn, **{key.replace("/", "-"): figure for key, figure in own.items()}}

@@ -15,7 +15,7 @@ from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike, as_e
 from scs_eval.analyses.core.model_state import device_of, evaluating
 from scs_eval.analyses.core.outcomes import Outcomes, in_slices
 from scs_eval.analyses.core.validation import check_images, check_labels, check_request, logits_of
-from scs_eval.analyses.corruptions.corrupt import CORRUPTIONS, SEVERITIES, check_corruption, corrupt
+from scs_eval.analyses.corruptions.corrupt import CORRUPTIONS, SEVERITIES, SHOWN, check_corruption, corrupt
 from scs_eval.analyses.corruptions.result import CorruptionsComparison as CorruptionsComparison
 from scs_eval.analyses.corruptions.result import CorruptionsResult as CorruptionsResult
 from scs_eval.errors import InputError, check_text, check_whole, several
@@ -23,8 +23,6 @@ from scs_eval.progress import Progress
 
 # From a corruption, a severity, the ids (b,) of images and the images (b, 3, H, W) to the corrupted ones.
 Source = Callable[[str, int, np.ndarray, Tensor], Tensor]
-
-SHOWN = 3  # severity of the picture that is kept of each
 
 
 def corruptions(

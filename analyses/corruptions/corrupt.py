@@ -18,6 +18,7 @@ from scs_eval.errors import InputError
 
 SMALL = 64  # pixels of a side, up to which the parameters are CIFAR-10-C's
 SEVERITIES = (1, 2, 3, 4, 5)
+SHOWN = 3  # severity of the picture that is kept of each
 _E = 244 / 224  # ImageNet-C's elastic transforms are in units of 244 pixels
 
 

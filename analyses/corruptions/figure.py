@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scs_eval.analyses.core.statistics import wilson
-from scs_eval.analyses.corruptions.corrupt import SEVERITIES
+from scs_eval.analyses.corruptions.corrupt import SEVERITIES, SHOWN
 from scs_eval.analyses.plotting import style
-from scs_eval.analyses.plotting.lines import LineStyles
+from scs_eval.analyses.plotting.lines import LineStyles, shade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def _panel(ax: "Axes", results: "Sequence[CorruptionsResult]", index: int | None
         tint, marker, dash = styles.next_for(result.label)
         right = result.right.mean(0) if index is None else result.right[index]
         accuracy, low, high = (100 * part for part in wilson([result.clean.sum(), *right.sum(1)], result.n))
-        ax.fill_between(GRID, low, high, color=tint, alpha=0.14, lw=0)
+        ax.fill_between(GRID, low, high, color=tint, alpha=shade(len(results)), lw=0)
         ax.plot(GRID, accuracy, ls=dash, marker=marker, ms=2.5, lw=0.9, color=tint, label=result.label)
     ax.set(xticks=GRID, ylim=(0, 100))
     ax.grid(lw=0.3, color="0.88")
@@ -72,7 +72,7 @@ def draw_heatmap(results: "Sequence[CorruptionsResult]") -> "Figure":
         ax.imshow(100 * values, cmap="Reds", vmin=0, vmax=max(1.0, 100 * values.max()), aspect="auto")
         for row, column in np.ndindex(values.shape):
             dark = values[row, column] > 0.6 * values.max()
-            text = f"{100 * values[row, column]:.0f}"
+            text = style.number(100 * values[row, column], ".0f")
             ax.text(
                 column,
                 row,
@@ -93,15 +93,16 @@ def draw_heatmap(results: "Sequence[CorruptionsResult]") -> "Figure":
 
 
 def draw_examples(result: "CorruptionsResult") -> "Figure":
-    """The first image under every corruption at severity 3."""
+    """The first image under every corruption at severity SHOWN."""
     with style.paper_style():
         rows = -(-len(result.names) // COLUMNS)
-        axes = style.panels(rows, COLUMNS, height=1.4 * rows)
+        axes = style.panels(rows, COLUMNS, height=1.4 * rows + 0.2)
         for index, panel in enumerate(axes):
             panel.set_axis_off()
             if index < len(result.names):
                 panel.imshow(result.pictures[index].transpose(1, 2, 0), interpolation="nearest")
                 panel.set_title(_words(result.names[index]), fontsize=style.points(7))
+        style.write_note(axes[0], f"The first image under every corruption at severity {SHOWN} of {SEVERITIES[-1]}.")
         return style.figure_of(axes[0])
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 
 from scs_eval.analyses.plotting import style
 from scs_eval.analyses.plotting.colour import signed
-from scs_eval.analyses.plotting.image_grid import SHOWN, Grid, PictureColumn
-from scs_eval.analyses.plotting.lines import LineStyles
+from scs_eval.analyses.plotting.image_grid import SHOWN, Grid, PictureColumn, empty_maps
+from scs_eval.analyses.plotting.lines import FEW, Dash, LineStyles, label_curves, shade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,12 +152,14 @@ def examples(rows: Sequence[Example]) -> "Figure":
     shared = all(list(row.names) == list(rows[0].names) for row in rows)
     columns = [PictureColumn(title="grid", pictures=[_enlarged(row.image.transpose(1, 2, 0)) for row in rows])]
     for cell in range(cells):
-        maps = [_framed(row, cell) for row in rows]
+        maps, empty = [_framed(row, cell) for row in rows], empty_maps([row.maps[cell] for row in rows])
         words = [
             f"{100 * row.scores[cell]:.0f} %" if shared else f"{row.names[cell]} {100 * row.scores[cell]:.0f} %"
             for row in rows
         ]
-        columns.append(PictureColumn(title=rows[0].names[cell] if shared else "", pictures=maps, captions=words))
+        columns.append(
+            PictureColumn(title=rows[0].names[cell] if shared else "", pictures=maps, captions=words, empty=empty)
+        )
     smoothing = ["smoothed" if row.smooth > 1 else "not smoothed" for row in rows]
     mixed = len(set(smoothing)) > 1  # coarse maps are not smoothed: then every row says what was done
     texts = [f"{row.text}, {done}" if mixed else row.text for row, done in zip(rows, smoothing, strict=True)]
@@ -191,12 +193,15 @@ def curves(shown: Sequence[tuple[str, str, pd.DataFrame]], *, floor: float) -> "
     """The score over how many of the strongest pixels count, for (name, model, curve)."""
     styles = LineStyles()
     sizes = sorted({int(curve["pixels"].iloc[-1]) for _, _, curve in shown})  # each curve ends with all pixels
-    with style.drawing(None, height=3.0) as ax:
+    with style.drawing(None, height=3.0 + 0.06 * max(0, len(shown) - FEW)) as ax:
         ends: list[style.End] = []
+        dashes: list[Dash] = []
+        alpha = shade(len(shown))
         for name, model, curve in shown:
             colour, _, dash = styles.next_for(model)
+            dashes.append(dash)
             ax.plot(curve["pixels"], 100 * curve["score"], ls=dash, color=colour, label=name)
-            ax.fill_between(curve["pixels"], 100 * curve["low"], 100 * curve["high"], color=colour, alpha=0.15, lw=0)
+            ax.fill_between(curve["pixels"], 100 * curve["low"], 100 * curve["high"], color=colour, alpha=alpha, lw=0)
             ends.append((float(curve["pixels"].iloc[-1]), 100 * float(curve["score"].iloc[-1]), name, colour))
         ax.axhline(100 * floor, color=style.GREY, lw=0.7, ls="--", zorder=0)
         ends.append((float(sizes[-1]), 100 * floor, f"chance {100 * floor:.1f}", style.GREY))
@@ -205,7 +210,7 @@ def curves(shown: Sequence[tuple[str, str, pd.DataFrame]], *, floor: float) -> "
         ax.xaxis.set_major_formatter("{x:g}")  # matplotlib's own are formulas, which the style does not read
         ax.set_xlabel(f"strongest pixels that count, of {' or '.join(f'{size:,}' for size in sizes)}")
         ax.set_ylabel("positive attribution\nin the right cell, %")
-        style.label_ends(ax, ends)
+        label_curves(ax, ends, [*dashes, ""])
         return style.figure_of(ax)
 
 

@@ -34,8 +34,10 @@ def _title(results: Sequence["LocalisationResult"]) -> str:
     first, counts = results[0], sorted({len(result.scores) for result in results})
     game = {"grid": "Grid pointing game", "difull": "DiFull", "dipart": "DiPart"}[first.setting]
     grids = f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} grids of {first.side}×{first.side}"
-    same = len({result.method for result in results}) == 1  # else the axis has the methods
-    return f"{game}, {grids}" + (f", maps by {first.method}" if same else "")
+    if len({result.method for result in results}) == 1:
+        return f"{game}, {grids}, maps by {first.method}"
+    alone = len({result.model for result in results}) == 1  # the axis has the methods, and the models if several
+    return f"{game}, {grids}" + (f", {first.model}" if alone else "")
 
 
 def figures(results: Sequence["LocalisationResult"]) -> dict[str, "Figure"]:

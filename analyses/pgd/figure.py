@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scs_eval.analyses.plotting import colour, style
-from scs_eval.analyses.plotting.image_grid import Grid, PictureColumn
-from scs_eval.analyses.plotting.lines import DASHES, Dash, LineStyles
+from scs_eval.analyses.plotting.image_grid import Grid, PictureColumn, empty_maps
+from scs_eval.analyses.plotting.lines import Dash, LineStyles, label_curves, shade
 from scs_eval.analyses.plotting.map_columns import COLOURS, unit_scaled
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from scs_eval.analyses.pgd.result import PgdResult
 
-SAMPLE = " " * 12  # room for a sample of the dash before a name
-FEW = 4  # curves, up to which bands are drawn dark enough to be read one by one
 NORMS = {"linf": "L∞", "l2": "L2"}
 
 
@@ -29,29 +27,14 @@ def draw_curves(results: "Sequence[PgdResult]", ax: "Axes | None" = None) -> "Fi
         dashes: list[Dash] = []
         for result in results:
             tint, _, dash = styles.next_for(result.label)
-            _curve(ax, result, tint, dash, alpha=0.16 if len(results) <= FEW else 0.07)
+            _curve(ax, result, tint, dash, alpha=shade(len(results)))
             ends.append((result.eps_and_zero[-1], 100 * float(result.accuracy.estimate[-1]), _name(result), tint))
             dashes.append(dash)
         _axes(ax, results)
         order = np.argsort([result.areas.mean() for result in results], kind="stable")  # of equal ends, the best on top
-        alike = any(dash != DASHES[0] for dash in dashes)
-        named = [(*ends[i][:2], SAMPLE * alike + ends[i][2], ends[i][3]) for i in order]
-        style.label_ends(ax, named, size=7 if len(results) <= 8 else 6)
-        if alike:
-            _samples(ax, [dashes[i] for i in order])
+        size = 7 if len(results) <= 8 else 6
+        label_curves(ax, [ends[i] for i in order], [dashes[i] for i in order], size=size)
         return style.figure_of(ax)
-
-
-def _samples(ax: "Axes", dashes: Sequence[Dash]) -> None:
-    """A sample of each curve's dash before its name: most curves end at 0, where a line from the name tells nothing."""
-    from matplotlib.text import Annotation
-    from matplotlib.transforms import Affine2D, ScaledTranslation
-
-    points = Affine2D().scale(1 / 72) + style.figure_of(ax).dpi_scale_trans
-    names = [text for text in ax.texts if isinstance(text, Annotation)]
-    for name, dash in zip(names[-len(dashes) :], dashes, strict=True):
-        here = points + ScaledTranslation(*name.xyann, ax.transData)  # type: ignore[arg-type]  # any transform will do
-        ax.plot([9, 27], [0, 0], ls=dash, color=name.get_color(), transform=here, clip_on=False, label="sample")
 
 
 def _curve(ax: "Axes", result: "PgdResult", tint: str, dash: Dash, *, alpha: float) -> None:
@@ -133,8 +116,8 @@ def _before_after(name: str, pictures: np.ndarray, maps: np.ndarray) -> list[Pic
     """Two columns from pictures (k, 2, H, W, 3); how much the maps (k, 2, H, W) have in common."""
     alike = [_correlation(*pair) for pair in maps]
     return [
-        PictureColumn(title=f"{name}\nbefore", pictures=pictures[:, 0]),
-        PictureColumn(title=f"{name}\nafter", pictures=pictures[:, 1], captions=alike),
+        PictureColumn(title=f"{name}\nbefore", pictures=pictures[:, 0], empty=empty_maps(maps[:, 0])),
+        PictureColumn(title=f"{name}\nafter", pictures=pictures[:, 1], captions=alike, empty=empty_maps(maps[:, 1])),
     ]
 
 
@@ -142,7 +125,7 @@ def _correlation(before: np.ndarray, after: np.ndarray) -> str:
     """Pearson's, of two maps (H, W); none where one is constant."""
     if before.std() == 0 or after.std() == 0:
         return ""
-    return f"r = {np.corrcoef(before.ravel(), after.ravel())[0, 1]:.2f}"
+    return f"r = {style.number(np.corrcoef(before.ravel(), after.ravel())[0, 1])}"
 
 
 def _bright(maps: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from scs_eval.analyses.plotting import style
 from scs_eval.analyses.plotting.colour import diverging
+from scs_eval.analyses.plotting.map_columns import EMPTY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,11 +22,15 @@ MARK = style.RED
 
 @dataclass(frozen=True, kw_only=True)
 class PictureColumn:
-    """N pictures (H, W, 3 or 4), of one size or not, under a title; a caption below each, if there are any."""
+    """N pictures (H, W, 3 or 4), of one size or not, under a title; a caption below each, if there are any.
+
+    empty: which of them show a map that is 0 everywhere, and so would be blank.
+    """
 
     title: str
     pictures: np.ndarray | Sequence[np.ndarray]
     captions: Sequence[str] = ()
+    empty: Sequence[bool] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +77,8 @@ class Grid:
             frame = inset(ax, left, top, cell, cell)
             frame.imshow(column.pictures[row].clip(0, 1), interpolation="nearest", aspect="auto")
             frame.set(xticks=[], yticks=[])
+            if len(column.empty) and column.empty[row]:
+                _say_empty(ax, left + cell / 2, top + cell / 2)
             if column.captions:
                 ax.text(
                     left + cell / 2,
@@ -93,6 +100,15 @@ class Grid:
             color=MARK if marked else "black",
             linespacing=1.3,
         )
+
+
+def empty_maps(maps: Sequence[np.ndarray] | np.ndarray) -> list[bool]:
+    """Which of these maps (H, W) are 0 everywhere."""
+    return [not values.any() for values in maps]
+
+
+def _say_empty(ax: "Axes", x: float, y: float) -> None:
+    ax.text(x, y, EMPTY, ha="center", va="center", fontsize=style.points(6), color=style.GREY, zorder=9)
 
 
 def wrapped_note(note: str, width: float, *, signed: bool = True) -> str:

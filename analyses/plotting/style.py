@@ -165,6 +165,12 @@ def pages(members: Sequence[M], most: int) -> list[tuple[str, Sequence[M], str]]
     return parts
 
 
+def number(value: float, form: str = ".2f") -> str:
+    """With a minus sign as it is printed; what rounds to 0 has none."""
+    text = format(value, form)
+    return text.replace("-", "−") if float(text) else text.lstrip("-")
+
+
 def page_width() -> float:
     """Inches that a figure may be wide."""
     size = current_page().size

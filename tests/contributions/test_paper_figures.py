@@ -11,11 +11,13 @@ from matplotlib import pyplot as plt
 from scipy.optimize import minimize_scalar
 from torch import nn
 
-from scs_eval import InputError, load_data, load_model
+from scs_eval import InputError, load_data, load_model, page
 from scs_eval.analyses.contributions import contributions, response_window, shifts
-from scs_eval.analyses.contributions.shift_figure import stability
+from scs_eval.analyses.contributions.bias_audit import lead_figure
+from scs_eval.analyses.contributions.shift_figure import shift_figure, stability
 from scs_eval.analyses.core.result import side_by_side
 from scs_eval.cli.main import cli
+from tests.helpers.figure_words import cut_words
 
 
 @pytest.mark.parametrize("b", [1.0, 2.0, 5.0])
@@ -110,3 +112,27 @@ def test_boxes_of_what_biases_lead_by() -> None:
     wanted = [100 * result.table()["lead_bias_share"].median() for result in results]
     assert all(min(abs(value - median) for median in medians) < 1e-9 for value in wanted)
     assert [label.get_text() for label in axes.get_yticklabels()] == list(names)
+
+
+def test_words_beside_boxes_stay_inside() -> None:
+    figure = lead_figure({"rohrer25k_ssdp_relu_maxpool": np.linspace(-0.4, 1.4, 20), "a": np.zeros(3)})
+    assert not cut_words(figure)
+
+
+def test_the_figure_of_shifts_has_the_size_of_its_page() -> None:
+    image = load_data("sample", n=1).images[0]
+    result = shifts.explain_shifts(Everywhere(), image, label="any", most=1)
+    with page(size=(4.0, 3.0)):
+        assert shift_figure({"any": result}).get_size_inches().tolist() == [4, 3]
+
+
+@pytest.mark.filterwarnings("error")
+def test_empty_maps_of_shifted_images_say_so() -> None:
+    class Nothing(Everywhere):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return 0 * super().forward(x)
+
+    result = shifts.explain_shifts(Nothing(), load_data("sample", n=1).images[0], label="nothing", most=1)
+    figure = shift_figure({"nothing": result})
+    assert [ax.get_xlabel() for ax in figure.axes] == ["−1", "0", "+1", *["0 everywhere"] * 3]
+    assert not cut_words(figure)

@@ -145,6 +145,7 @@ def test_command(tmp_path: Path) -> None:
     assert set(result.tables()) == {"table", "corruptions", "curve", "tests", "drop_tests"}
     assert len(result.drop_tests()) == 2
     assert {path.stem for path in (tmp_path / "o").glob("*.png")} == {"figure", "heatmap", "examples"}
+    assert "severity 3 of 5" in result.figures()["examples"].get_supxlabel()
     wrong = CliRunner().invoke(cli, ["corruptions", "rohrer100k_scs", "--corruption", "rain"])
     assert isinstance(wrong.exception, InputError)
     assert next(iter(CORRUPTIONS)) in str(wrong.exception)

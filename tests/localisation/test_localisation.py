@@ -21,6 +21,7 @@ from scs_eval.analyses.localisation.score import ceiling
 from scs_eval.analyses.localisation.windows import half_of
 from scs_eval.errors import InputError
 from scs_eval.models.zoo.registry import create_model
+from tests.helpers.figure_words import cut_words
 
 CLASSES = ("red", "green", "blue", "white", "yellow")
 COLOURS = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [1, 1, 0]])
@@ -331,6 +332,21 @@ def test_figures() -> None:
     assert "a\nwx" in texts(figures["examples"])
     many = side_by_side([scored(f"m{i}", "wx", 0.1) for i in range(7)], label="many")
     assert "examples-2" in many.figures()
+
+
+def test_the_title_says_what_the_axis_does_not() -> None:
+    several = side_by_side([scored("a", method, 0.1) for method in ("wx", "grad")], label="methods").figure()
+    assert several.axes[0].get_title(loc="left").endswith(", a")
+    models = side_by_side([scored(name, "wx", 0.1) for name in "ab"], label="models").figure()
+    assert models.axes[0].get_title(loc="left").endswith(", maps by wx")
+
+
+def test_of_many_curves_each_name_shows_its_dash() -> None:
+    top = side_by_side([scored(f"m{i}", "wx", 0.1) for i in range(7)], label="many").figures()["top"]
+    samples = [line for line in top.axes[0].lines if line.get_label() == "sample"]
+    assert len(samples) == 8  # seven and chance, which has none
+    assert len({str(line.get_linestyle()) for line in samples}) > 2
+    assert not cut_words(top)
 
 
 def larger(factor: int, top: float | None = None) -> LocalisationResult:

@@ -7,7 +7,7 @@ import numpy as np
 
 from scs_eval.analyses.plotting import colour, style
 from scs_eval.analyses.plotting.image_grid import SHOWN, Grid, PictureColumn
-from scs_eval.analyses.plotting.lines import LineStyles
+from scs_eval.analyses.plotting.lines import LineStyles, shade
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ def _panel(ax: "Axes", results: "Sequence[AttackedResult]", kind: str) -> None:
     for result in results:
         tint, marker, dash = styles.next_for(result.label)
         curve, x = result.curve(kind), 255 * result.eps
-        ax.fill_between(x, curve["low"].to_numpy(), curve["high"].to_numpy(), color=tint, alpha=0.14, lw=0)
+        ax.fill_between(x, *curve[["low", "high"]].to_numpy().T, color=tint, alpha=shade(len(results)), lw=0)
         ax.plot(x, curve["mean"], ls=dash, marker=marker, ms=3.5, color=tint, label=result.label)
     if kind == "localisation" and results[0].floor:
         ax.axhline(results[0].floor, color=style.GREY, lw=0.7, ls=":")
