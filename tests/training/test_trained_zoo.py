@@ -15,7 +15,13 @@ from scs_eval.training.recipe import RECIPES, Recipe
 
 SIZES = "rohrer25k", "rohrer47k", "rohrer68k", "rohrer100k"
 OTHERS = {
-    *("rohrer100k_cos", "rohrer100k_cos_relu", "rohrer100k_bcos", "rohrer100k_conv_hardened"),
+    *(
+        "rohrer100k_cos",
+        "rohrer100k_cos_relu",
+        "rohrer100k_bcos",
+        "rohrer100k_conv_hardened",
+        "rohrer100k_scs_hardened",
+    ),
     *("rohrer583k_conv", "rohrer583k_scs_maxpool", "rohrer583k_ssdp_maxpool"),
     *("resnet20_conv", "resnet20_bcos", "bcos_cnn9_w=0.25"),
     *(f"bcos_cnn9_w=0.25_b={b}" for b in ("1", "1.25", "1.5", "1.75", "2.25", "2.5")),
@@ -26,6 +32,9 @@ LEAST = {
     "rohrer100k_conv": 0.825,
     "rohrer100k_ssdp": 0.80,
     "rohrer100k_bcos": 0.82,
+    "rohrer100k_scs_relu": 0.80,
+    "rohrer100k_scs_maxpool": 0.82,
+    "rohrer100k_scs_relu_maxpool": 0.83,
     "rohrer583k_scs_maxpool": 0.78,
     "resnet20_conv": 0.87,
     "resnet20_bcos": 0.82,
