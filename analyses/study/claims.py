@@ -27,13 +27,17 @@ SHOWN = 12  # networks that a command names: all there are, unless a plan has ve
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a part has to say of a claim: pairs of networks, and their values (pairs, examples) of the metric."""
+    """What a part has to say of a claim: pairs of networks, and their values (pairs, examples) of the metric.
+
+    methods: of a claim over methods, both of them.
+    """
 
     part: str
     pairs: Pairs
     of: np.ndarray
     against: np.ndarray
     example: Result
+    methods: tuple[str, ...] = ()
 
     @property
     def differences(self) -> np.ndarray:
@@ -72,7 +76,7 @@ def _rows(number: int, claim: Claim, results: Results, eps: Sequence[float]) -> 
     pooled = _pooled(there)
     if not there:
         others = sum(evidence_of.pairs.other_recipes for evidence_of in evidence)
-        why = f"{others} pairs, each of two recipes" if others else "no such pair of networks"
+        why = f"{_pairs(others)} of two recipes" if others else "no such pair of networks"
         needed = f"scs-eval zoo train {','.join(claim.needs)} --data cifar10" if claim.needs else ""
         empty = {"n": 0, "trainings": 0, "scope": "", "test": why, "command": needed}
         yield {**names, "part": "", "main": True, "metric": claim.metric, **NOTHING, **empty}
@@ -108,7 +112,10 @@ def _evidence(claim: Claim, part: str, results: Results, metric: SummaryMetric, 
     values = np.array(both, dtype=float).transpose(1, 0, 2) if both else np.zeros((2, 0, 0))
     if claim.given:
         values = np.where(_both_right(pairs, results[part], values.shape[2]), values, np.nan)
-    return Evidence(part, pairs, values[0], values[1], next(iter(models.values())))
+    example = next(iter(models.values()))
+    compared = (example, *others.values())[:2] if claim.against_part else ()
+    methods = tuple(result.method for result in compared if hasattr(result, "method"))
+    return Evidence(part, pairs, values[0], values[1], example, methods)
 
 
 def _same_networks(claim: Claim, models: Mapping[str, Result], others: Mapping[str, Result]) -> Pairs:
@@ -153,9 +160,13 @@ def _numbers(claim: Claim, evidence: Evidence) -> dict[str, Any]:
         "standardised": effect.effect / spread if spread else np.nan,
         "seeds_for_half": np.nan if needed is None else needed,
         "n": effect.examples, "trainings": effect.trainings, "scope": effect.scope,
-        "test": effect.test + (f"; {others} pairs of two recipes left out" if others else ""),
+        "test": effect.test + (f"; {_pairs(others)} of two recipes left out" if others else ""),
         "command": _command(claim, evidence),
     }  # fmt: skip
+
+
+def _pairs(count: int) -> str:
+    return f"{count} pair" if count == 1 else f"{count} pairs, each"
 
 
 def _judge(claim: Claim, row: "pd.Series[Any]") -> tuple[str, str]:
@@ -187,6 +198,7 @@ def _command(claim: Claim, evidence: Evidence) -> str:
     plain = [label.removesuffix(UNTRAINED) for label in labels if untrained or not label.endswith(UNTRAINED)]
     names = list(dict.fromkeys(name if untrained else f"'{split_seed(name)[0]}@*'" for name in plain))
     named = " ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "") + (" --weights none" if untrained else "")
+    named += "".join(f" --method {method}" for method in evidence.methods)
     if ENTRIES[analysis].command:
         return f"scs-eval {analysis} {named}"
     return f"scs-eval compare {named} --analyses {analysis}"
