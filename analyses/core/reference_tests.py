@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.catalogue import ENTRIES, Headline
-from scs_eval.analyses.core.statistics import RESAMPLES, holm, mcnemar, paired_test, too_few
+from scs_eval.analyses.core.statistics import RESAMPLES, holm, mcnemar, paired_test, share_difference, too_few
 from scs_eval.models.loading.load import weights_index
 from scs_eval.models.zoo.counterparts import references_of
 from scs_eval.models.zoo.recipes import same_recipe
@@ -28,7 +28,8 @@ def compare_pair(
 ) -> dict[str, Any]:
     """Two models' values (n,) of the same examples, NaN where there is none: n, difference, interval, test and p.
 
-    shares: right or wrong, McNemar's test; else sign flips. Without a test, `test` says why.
+    shares: right or wrong, McNemar's test and Bonett and Price's interval; else sign flips. Without a test, `test` says
+    why.
     """
     both = np.isfinite(first) & np.isfinite(second)
     n = int(both.sum())
@@ -38,7 +39,8 @@ def compare_pair(
     numbers = paired_test(a, b, resamples=resamples)
     why = too_few(n, unit)
     if shares and not why:
-        numbers = numbers._replace(p_value=mcnemar(a, b).p_value)
+        _, low, high = share_difference(a, b)
+        numbers = numbers._replace(low=float(low), high=float(high), p_value=mcnemar(a, b).p_value)
     test = why or ("McNemar" if shares else "sign flips")
     return {"n": n, **dict(zip(NUMBERS, numbers, strict=True)), "test": test}
 

@@ -20,6 +20,7 @@ RESAMPLES = 10_000
 FEWEST = 6  # examples of a test: of 5, sign flips cannot give p below 1/16, whatever they show
 BOOTSTRAPPED = 10  # examples of a bootstrap: of fewer, too many resamples are nearly constant
 EXACT = 16  # examples up to which all 2ⁿ sign flips are tried
+LEAST_SPREAD = 1e-15  # variance of values in [−1, 1] that are equal but for rounding
 _DRAWS_AT_ONCE = 2**21  # of resamples and sign flips: bounds their memory to some 50 MB
 
 
@@ -73,8 +74,9 @@ def mean_interval(
 
     mean − t · s/√n, where t are the quantiles of the bootstrap's own t = (mean* − mean) / (s*/√n): the studentised
     bootstrap (Efron 1979), which keeps its level for skewed scores at n = 10 where percentiles (BCa too) do not. It is
-    never narrower than Student's interval, which is all there is below 10 examples. One example, or examples that are
-    all equal, say nothing of the spread: the ends are NaN.
+    never narrower than Student's interval, which is all there is below 10 examples. Where many resamples are of equal
+    values, as of rare events, no end is farther from the mean than the farthest example. One example, or examples that
+    are all equal, say nothing of the spread: the ends are NaN.
     """
     columns = _columns(values)
     ends = _studentised_ends(columns, confidence, resamples, seed)
@@ -139,12 +141,31 @@ def mcnemar(a_correct: ArrayLike, b_correct: ArrayLike) -> McNemar:
 
     Among the m images that just one of them has right, either should have half: p = min(1, 2 P(X ≤ min)), X ~ B(m, ½).
     """
+    only_a, only_b = _discordant(a_correct, b_correct)
+    tail = bdtr(min(only_a, only_b), only_a + only_b, 0.5) if only_a + only_b else 1.0
+    return McNemar(only_a, only_b, min(1.0, 2 * float(tail)))
+
+
+def share_difference(a_correct: ArrayLike, b_correct: ArrayLike, *, confidence: float = 0.95) -> Interval:
+    """How much more often a is right than b on the same images (n,), with Bonett and Price's (2012) interval.
+
+    Wald's, as if there were one image more that only a has right and one that only b has: it stays inside [−1, 1] and
+    has a width also where few images tell the two apart, of which a bootstrap knows next to nothing.
+    """
+    only_a, only_b = _discordant(a_correct, b_correct)
+    n = np.size(a_correct)
+    shares = np.array([only_a + 1, only_b + 1]) / (n + 2)
+    middle = shares[0] - shares[1]
+    spread = ndtri(0.5 + confidence / 2) * np.sqrt((shares.sum() - middle**2) / (n + 2))
+    low, high = max(-1.0, middle - spread), min(1.0, middle + spread)
+    return Interval(np.asarray((only_a - only_b) / n), np.asarray(low), np.asarray(high))
+
+
+def _discordant(a_correct: ArrayLike, b_correct: ArrayLike) -> tuple[int, int]:
     a, b = np.asarray(a_correct, dtype=bool), np.asarray(b_correct, dtype=bool)
     if a.shape != b.shape or a.ndim != 1:
         raise InputError(f"expected two lists of one length, got shapes {a.shape} and {b.shape}")
-    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    tail = bdtr(min(only_a, only_b), only_a + only_b, 0.5) if only_a + only_b else 1.0
-    return McNemar(only_a, only_b, min(1.0, 2 * float(tail)))
+    return int((a & ~b).sum()), int((b & ~a).sum())
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -188,21 +209,28 @@ def _studentised_ends(columns: Floats, confidence: float, resamples: int, seed: 
     levels = (0.5 - confidence / 2, 0.5 + confidence / 2)
     lower, upper = (np.full(columns.shape[1], stdtrit(n - 1, level)) for level in levels)
     if n >= BOOTSTRAPPED:
-        quantiles = np.quantile(_resampled_t(columns - mean, resamples, seed), levels, axis=0)
-        lower, upper = np.minimum(lower, quantiles[0]), np.maximum(upper, quantiles[1])
+        t, equal = _resampled_t(columns - mean, resamples, seed)
+        farthest = np.where(equal > levels[0], np.abs(columns - mean).max(axis=0) / error, np.inf)
+        quantiles = np.quantile(t, levels, axis=0)
+        lower = np.minimum(lower, np.maximum(quantiles[0], -farthest))
+        upper = np.maximum(upper, np.minimum(quantiles[1], farthest))
     return mean - upper * error, mean - lower * error
 
 
-def _resampled_t(deviations: Floats, resamples: int, seed: int) -> Floats:
-    """(resamples, k) t of n examples drawn with replacement, for deviations from the mean; far out where s* is 0."""
-    n, parts = len(deviations), []
+def _resampled_t(deviations: Floats, resamples: int, seed: int) -> tuple[Floats, Floats]:
+    """(resamples, k) t of n examples drawn with replacement, for deviations from the mean; far out where s* is 0.
+
+    And (k,) the share of resamples where it is.
+    """
+    n, parts, equal = len(deviations), [], np.zeros(deviations.shape[1])
     scale = np.maximum(np.abs(deviations).max(axis=0), np.finfo(float).tiny)
     unit = deviations / scale
     for counts in _counts(np.random.default_rng(seed), n, resamples):
         mean = counts @ unit / n
-        variance = np.maximum(counts @ unit**2 / n - mean**2, 1e-15) / (n - 1)  # of the mean
-        parts.append(mean / np.sqrt(variance))
-    return np.concatenate(parts)
+        spread = counts @ unit**2 / n - mean**2
+        equal += (spread < LEAST_SPREAD).sum(axis=0)
+        parts.append(mean / np.sqrt(np.maximum(spread, LEAST_SPREAD) / (n - 1)))  # over the error of the mean
+    return np.concatenate(parts), equal / resamples
 
 
 def _counts(rng: np.random.Generator, n: int, resamples: int) -> Iterator[Floats]:

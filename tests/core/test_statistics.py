@@ -19,6 +19,7 @@ from scs_eval.analyses.core.statistics import (
     mcnemar,
     mean_interval,
     paired_test,
+    share_difference,
     too_few,
     wilson,
 )
@@ -226,6 +227,40 @@ def test_mcnemar_equals_statsmodels() -> None:
     first, second = rng.random(80) < 0.7, rng.random(80) < 0.6
     table = [[(first & second).sum(), (first & ~second).sum()], [(~first & second).sum(), (~first & ~second).sum()]]
     assert mcnemar(first, second).p_value == pytest.approx(statsmodels_mcnemar(table, exact=True).pvalue, rel=1e-9)
+
+
+def test_a_difference_of_shares_has_the_published_interval() -> None:
+    """Fagerland, Lydersen and Laake (2014), hyperresponsive airways before and after: 1 against 7 of 21 children."""
+    before, after = [1] * 2 + [0] * 19, [1] + [0] + [1] * 7 + [0] * 12
+    estimate, low, high = share_difference(before, after)
+    assert float(estimate) == pytest.approx(-6 / 21)
+    assert (round(float(low), 3), round(float(high), 3)) == (-0.508, -0.013)
+
+
+@pytest.mark.parametrize("n", [10, 24, 40, 100])
+@pytest.mark.parametrize("shares", [(0.01, 0.0), (0.05, 0.05), (0.1, 0.02), (0.3, 0.3), (0.2, 0.0)])
+def test_an_interval_of_a_difference_of_shares_covers_it(n: int, shares: tuple[float, float]) -> None:
+    """Over all outcomes, not simulated: how many images only the one, and only the other has right."""
+    only_a, only_b = np.indices((n + 1, n + 1)).reshape(2, -1)
+    possible = only_a + only_b <= n
+    counts = np.stack([only_a, only_b, n - only_a - only_b], axis=1)[possible]
+    chances = stats.multinomial(n, [*shares, 1 - sum(shares)]).pmf(counts)
+    likely = chances > 1e-9
+    ends = [share_difference(*_answers(*count)) for count in counts[likely]]
+    held = [low - 1e-12 <= shares[0] - shares[1] <= high + 1e-12 for _, low, high in ends]
+    assert chances[likely][held].sum() >= 0.93
+
+
+def _answers(only_a: int, only_b: int, rest: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.repeat([1, 0, 0], [only_a, only_b, rest]), np.repeat([0, 1, 0], [only_a, only_b, rest])
+
+
+@pytest.mark.parametrize("seldom", [1, 2, 3])
+def test_a_mean_of_rare_events_has_an_interval_of_possible_values(seldom: int) -> None:
+    """Of a third of the resamples all values are equal, and their t is without bounds."""
+    values = np.repeat([1.0, 0.0], [seldom, 200 - seldom])
+    estimate, low, high = mean_interval(values)
+    assert estimate + 1 >= high > estimate > low > -0.01
 
 
 def test_holm_by_hand() -> None:
