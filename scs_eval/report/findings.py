@@ -77,4 +77,5 @@ def _basis(row: "pd.Series[Any]") -> str:
 
 
 def _shown(command: str) -> str:
-    return f"`{command}`" if command.startswith("scs-eval") else command
+    """Commands as code, each by itself: they are separated by a semicolon."""
+    return "; ".join(f"`{each}`" for each in command.split("; ")) if command.startswith("scs-eval") else command
