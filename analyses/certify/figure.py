@@ -26,9 +26,9 @@ def draw_bounds(results: "Sequence[CertifyResult]", ax: "Axes | None" = None) ->
             _panel(panel, results, s)
         axes[0].set_ylabel("accuracy in %")
         first = results[0]
-        note = f"{first.n} images, {first.samples:,} noisy copies each, certificates wrong with p ≤ {first.alpha:g}\n"
-        broken = "; thin: not broken by an attack on the smoothed model" if first.attacked else ""
-        note += f"thick: proven{broken}"
+        note = f"{first.n} images, {first.samples:,} noisy copies each, certificates wrong with p ≤ {first.alpha:g}"
+        if first.attacked:
+            note += "\nthick: proven; thin: not broken by an attack on the smoothed model"
         return style.legend_below(axes[0], note, ncols=3)
 
 

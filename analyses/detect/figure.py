@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from scs_eval.analyses.detect.roc import TPR, curve
 from scs_eval.analyses.plotting import style
-from scs_eval.analyses.plotting.lines import LineStyles
+from scs_eval.analyses.plotting.lines import Dash, LineStyles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,8 @@ def draw_roc(results: "Sequence[DetectResult]", detectors: Sequence[str], ax: "A
     with style.paper_style():
         kinds = results[0].kinds
         rows = -(-len(kinds) // COLUMNS)
-        axes = [ax] if ax is not None else style.panels(rows, min(COLUMNS, len(kinds)), height=0.8 + 2.1 * rows)
+        below = 0.8 + 0.05 * max(0, len(results) - COLUMNS)  # inches of the legend and the note
+        axes = [ax] if ax is not None else style.panels(rows, min(COLUMNS, len(kinds)), height=below + 2.1 * rows)
         for kind, panel in enumerate(axes):
             if kind >= len(kinds):
                 panel.set_axis_off()
@@ -33,7 +34,7 @@ def draw_roc(results: "Sequence[DetectResult]", detectors: Sequence[str], ax: "A
         note = f"{len(first.indices):,} clean images; dotted: {100 * TPR:.0f} % of them are let through; "
         note += f"Gaussians fitted on {first.fitted:,} others"
         if len(results) > 1:
-            note += f"\nsolid: {detectors[-1]}; dashed: {detectors[0]}"
+            note += f"\nthick: {detectors[-1]}; thin: {detectors[0]}"
         return style.legend_below(axes[0], note, ncols=3)
 
 
@@ -46,19 +47,21 @@ def _detectors(ax: "Axes", result: "DetectResult", detectors: Sequence[str], kin
 def _models(ax: "Axes", results: "Sequence[DetectResult]", kind: int) -> None:
     styles = LineStyles()
     for result in results:
-        tint = styles.next_for(result.label)[0]
-        _line(ax, result, kind, -1, tint, "-", result.label)
-        _line(ax, result, kind, 0, tint, "--", "")
+        tint, _, dash = styles.next_for(result.label)
+        _line(ax, result, kind, -1, tint, dash, result.label)
+        _line(ax, result, kind, 0, tint, dash, "", lw=0.4)
     _axes(ax, results[0], kind)
 
 
-def _line(ax: "Axes", result: "DetectResult", kind: int, detector: int, tint: str, dash: str, name: str) -> None:
+def _line(
+    ax: "Axes", result: "DetectResult", kind: int, detector: int, tint: str, dash: Dash, name: str, *, lw: float = 1.0
+) -> None:
     clean, other = result.pair(kind, detector)
     if len(other):
         false, true = curve(clean, other)
-        ax.plot(100 * false, 100 * true, color=tint, ls=dash, lw=0.9, label=name or "_")
+        ax.plot(100 * false, 100 * true, color=tint, ls=dash, lw=lw, label=name or "_")
     elif name:
-        ax.plot([], [], color=tint, ls=dash, lw=0.9, label=name)
+        ax.plot([], [], color=tint, ls=dash, lw=lw, label=name)
 
 
 def _axes(ax: "Axes", result: "DetectResult", kind: int) -> None:

@@ -21,6 +21,7 @@ NOTE = (
     "there. The random map is new each time: nothing is left of the original."
 )
 MAPS_NOTE = "Largest |value| of the channels; each map has its own scale, from 0 to its 99th percentile."
+LEAST = -1.05  # where the axis ends: no similarity is below −1
 COLUMNS = 9  # of maps that fit on a page
 GAP, FIRST, HEAD = 0.06, 1.3, 0.6  # in cells: between them, where maps begin, room for the title and names
 
@@ -31,6 +32,7 @@ def draw_cascade(models: Sequence[Model], *, page: str = "") -> "Figure":
         look = looks(models)
         lines = [line for model in models for item in model.similarity.values() for line in item]
         low = min(-0.1, *(float(np.nan_to_num([line.mean, line.low]).min()) - 0.05 for line in lines))
+        low = max(low, LEAST)  # an interval of few images can end beyond what a correlation can be
         axes = style.panels(len(models), 3, width=style.WIDTH + 0.9, height=0.4 + 2.25 * len(models), sharey=True)
         for row, model in enumerate(models):
             for ax, measure in zip(axes[3 * row :], MEASURES, strict=False):

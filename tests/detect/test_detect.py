@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from torch import nn
 
 from scs_eval import InputError, detect, load_data, load_model, load_result
+from scs_eval.analyses.core.result import side_by_side
 from scs_eval.analyses.detect import DetectOptions
 from scs_eval.analyses.detect.gaussians import TiedGaussians
 from scs_eval.analyses.detect.parts import FIT, TEST, TRAIN, halves, noise_images, roles
@@ -24,6 +25,7 @@ from scs_eval.analyses.detect.runner import steps
 from scs_eval.analyses.detect.scores import plain_scores, stage_features, stage_scores
 from scs_eval.analyses.detect.stages import stages_of
 from scs_eval.cli.main import cli
+from tests.helpers.figure_words import cut_words
 
 DATA = load_data("sample", n=80)
 MODEL = load_model("rohrer100k_scs")
@@ -188,6 +190,11 @@ def test_command(tmp_path: Path) -> None:
     assert isinstance(result, DetectComparison)
     assert result.results[0].kinds == ("ε = 5/255", "held out: cat", "noise")
     assert (tmp_path / "o" / "figure.png").exists()
+    copies = [replace(result.results[0], label=f"rohrer25k_scs_{i}") for i in range(12)]
+    many = side_by_side(copies, label="many").figure()
+    assert not cut_words(many)
+    first = [line.get_linestyle() for line in many.axes[0].lines if line.get_label().startswith("rohrer")]
+    assert len(set(first)) > 1  # networks of one layer are told apart
 
 
 def test_wrong_requests() -> None:

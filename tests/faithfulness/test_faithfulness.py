@@ -311,6 +311,7 @@ def test_figures_show_all_methods_and_layers(found: FaithfulnessResult) -> None:
     assert "black" in figures["figure"].get_supxlabel()
     ticks = [label.get_text() for label in figures["cascade"].axes[-1].get_xticklabels()]
     assert ticks == ["trained", "4", "0"]
+    assert all(ax.get_ylim()[0] >= -1.05 for ax in figures["cascade"].axes)  # no similarity is below −1
     assert len(figures["maps"].axes[0].images) == 1 + 5 * 3
     assert [label.get_text() for label in figures["scores"].axes[0].get_yticklabels()] == list(found.methods)
     _, ax = plt.subplots()
