@@ -1,6 +1,6 @@
 """Which layers put bias into a decision: what each adds to the logit, and its share of the lead (B-cos v2, Fig. 13)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,8 +73,8 @@ def audit_figure(
     Bars are medians, with quartiles. The constant of a logit layer is the same for every class, so that it has no share
     of a lead; what is no larger than the residual is drawn pale.
     """
-    bars = _bars(parts, shares_of_the_lead(parts, logits))
     constant = {name for name, kind in zip(parts, kinds, strict=False) if kind == CONSTANT}
+    bars = _bars(parts, shares_of_the_lead(parts, logits), constant)
     with style.paper_style():
         axes = [ax] if ax is not None else style.panels(1, 2, height=1.15 + 0.2 * len(bars), sharey=True)
         pale, shade = _meaningless(parts), style.look_of(model)[0]
@@ -83,7 +83,8 @@ def audit_figure(
             _bar(axes[-1], y, 100 * share, look)
             if ax is None:
                 _bar(axes[0], y, added, look)
-        words = [f"{name}{' (all classes)' if name in constant else ''}" for name in bars]
+        last = {ALL: " but the constant" * bool(constant), **dict.fromkeys(constant, " (all classes)")}
+        words = [name + last.get(name, "") for name in bars]
         axes[0].set_yticks(range(len(bars)), words)
         axes[0].set_ylim(len(bars) - 0.4, -0.6)
         if ax is None:
@@ -128,13 +129,16 @@ def _bar(ax: "Axes", y: int, values: np.ndarray, look: Mapping[str, Any]) -> Non
 
 
 def _bars(
-    parts: Mapping[str, np.ndarray], shares: Mapping[str, np.ndarray]
+    parts: Mapping[str, np.ndarray], shares: Mapping[str, np.ndarray], constant: Collection[str]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """(Added, share of the lead) of all biases, the largest layers as they run, the others together, the residual."""
+    """(Added, share of the lead) of all biases, the largest layers as they run, the others together, the residual.
+
+    A constant that all classes get counts by itself alone: it decides nothing.
+    """
     both = {name: (values[:, 0], shares[name]) for name, values in parts.items()}
     residual = both.pop(RESIDUAL)
     ranked = sorted(both, key=lambda name: -np.abs(both[name][0]).mean())[:LARGEST]
-    bars = {ALL: _sum(both.values(), like=residual)}
+    bars = {ALL: _sum((pair for name, pair in both.items() if name not in constant), like=residual)}
     bars.update((name, pair) for name, pair in both.items() if name in ranked)
     if rest := [name for name in both if name not in ranked]:
         bars[f"{len(rest)} other layers"] = _sum((both[name] for name in rest), like=residual)

@@ -45,7 +45,7 @@ def delta_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Fi
     columns = [_images(result)]
     for position, title in enumerate(("most likely", "second")):
         shown = _pictures(result, FIRST + position) if result.coloured else colour.signed(maps[position], scale=scale)
-        names = [f"{result.classes[k]} {style.number(logit)}" for k, logit in _top(result, position)]
+        names = [f"{result.classes[k]} {style.format_number(logit)}" for k, logit in _top(result, position)]
         columns.append(PictureColumn(title=title, pictures=shown, captions=names, empty=empty_maps(maps[position])))
     delta = colour.signed(result.delta[: result.shown])
     empty = empty_maps(result.delta)
@@ -62,7 +62,7 @@ def mean_figure(result: "ContributionsResult", ax: "Axes | None" = None) -> "Fig
     scale = np.max([colour.scale_of(item[: result.shown]) for item in parts.values()], axis=0)
     columns = [_images(result)]
     for title, maps in parts.items():
-        captions = [f"sum {style.number(item)}" for item in maps.sum((1, 2))[: result.shown]]
+        captions = [f"sum {style.format_number(item)}" for item in maps.sum((1, 2))[: result.shown]]
         pictures = colour.signed(maps[: result.shown], scale=scale)
         columns.append(PictureColumn(title=title, pictures=pictures, captions=captions, empty=empty_maps(maps)))
     note = f"{_whose(result)}\n{NOTE[:-1]}, the largest of a row for all of it."
@@ -105,11 +105,11 @@ def _text(result: "ContributionsResult", position: int) -> str:
     row = result.table().iloc[position]
     lines = [
         f"explained: {row['explained']}",
-        f"logit {style.number(row['logit'])} =",
-        f"   pixels {style.number(row['contributions'])}",
-        f"   + bias {style.number(row['bias'])} (share {percent(row['bias_share'])})",
-        *([f"   + logit bias {style.number(row['logit_bias'])} (all classes)"] if row["logit_bias"] else []),
-        f"   + residual {style.number(row['residual'], '.0e')}",
+        f"logit {style.format_number(row['logit'])} =",
+        f"   pixels {style.format_number(row['contributions'])}",
+        f"   + bias {style.format_number(row['bias'])} (share {percent(row['bias_share'])})",
+        *([f"   + logit bias {style.format_number(row['logit_bias'])} (all classes)"] if row["logit_bias"] else []),
+        f"   + residual {style.format_number(row['residual'], '.0e')}",
     ]
     if row["meaningless"]:
         return "\n".join([*lines, "MEANINGLESS: no more than", "the residual"])
@@ -127,6 +127,6 @@ def _model_column(result: "ContributionsResult", longest: int) -> PictureColumn:
     shown = _pictures(result, EXPLAINED) if result.coloured else colour.signed(result.maps[: result.shown])
     table = result.table()
     cells = zip(table["explained"], table["logit"], table["complete"], strict=True)
-    names = [f"{name} {style.number(logit, '.1f')}{'' if complete else ' !'}" for name, logit, complete in cells]
+    names = [f"{name} {style.format_number(logit, '.1f')}{'' if complete else ' !'}" for name, logit, complete in cells]
     title = [*split_name(result.label, longest), f"bias {percent(float(table['bias_share'].median()))}"]
     return PictureColumn(title="\n".join(title), pictures=shown, captions=names, empty=empty_maps(result.maps))

@@ -37,7 +37,7 @@ def stability(maps: np.ndarray) -> np.ndarray:
 def _likeness(values: np.ndarray, r: float) -> str:
     if not values.any():
         return EMPTY
-    return f"r = {style.number(r)}" if np.isfinite(r) else "r unknown"
+    return f"r = {style.format_number(r)}" if np.isfinite(r) else "r unknown"
 
 
 def shift_figure(results: Mapping[str, "ContributionsResult"], *, page: str = "") -> "Figure":
@@ -48,7 +48,7 @@ def shift_figure(results: Mapping[str, "ContributionsResult"], *, page: str = ""
         panels = style.panels(*shape, width=0.72 * shape[1] + 0.6, height=0.9 * shape[0] + 0.4)
         rows = [panels[start : start + shape[1]] for start in range(0, len(panels), shape[1])]
         pictures = {"image": np.moveaxis(first.images, 1, -1)}
-        captions = {"image": [style.number(by, "+d") if by else "0" for by in first.indices]}
+        captions = {"image": [style.format_number(by, "+d") if by else "0" for by in first.indices]}
         for name, result in results.items():
             pictures[name] = colour.on_white(result.rgba())
             captions[name] = [_likeness(*pair) for pair in zip(result.maps, stability(result.maps), strict=True)]

@@ -72,7 +72,7 @@ def draw_heatmap(results: "Sequence[CorruptionsResult]") -> "Figure":
         ax.imshow(100 * values, cmap="Reds", vmin=0, vmax=max(1.0, 100 * values.max()), aspect="auto")
         for row, column in np.ndindex(values.shape):
             dark = values[row, column] > 0.6 * values.max()
-            text = style.number(100 * values[row, column], ".0f")
+            text = style.format_number(100 * values[row, column], ".0f")
             ax.text(
                 column,
                 row,

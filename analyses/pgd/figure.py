@@ -125,7 +125,7 @@ def _correlation(before: np.ndarray, after: np.ndarray) -> str:
     """Pearson's, of two maps (H, W); none where one is constant."""
     if before.std() == 0 or after.std() == 0:
         return ""
-    return f"r = {style.number(np.corrcoef(before.ravel(), after.ravel())[0, 1])}"
+    return f"r = {style.format_number(np.corrcoef(before.ravel(), after.ravel())[0, 1])}"
 
 
 def _bright(maps: np.ndarray) -> np.ndarray:

@@ -165,7 +165,7 @@ def pages(members: Sequence[M], most: int) -> list[tuple[str, Sequence[M], str]]
     return parts
 
 
-def number(value: float, form: str = ".2f") -> str:
+def format_number(value: float, form: str = ".2f") -> str:
     """With a minus sign as it is printed; what rounds to 0 has none."""
     text = format(value, form)
     return text.replace("-", "−") if float(text) else text.lstrip("-")

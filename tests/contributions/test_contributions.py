@@ -229,13 +229,13 @@ def test_the_audits_figure_shows_what_layers_add(constant_too: bool) -> None:
     widths = [patch.get_width() for patch in added.patches]
     audit = result.audit()
     biases = result.biases[:, 0]
-    assert widths[0] == pytest.approx(np.median(biases.sum(1)))
+    assert widths[0] == pytest.approx(np.median(result.bias))
     assert widths[1:-1] == pytest.approx(np.median(biases, 0).tolist())
     assert widths[-1] == pytest.approx(np.median(result.residual), abs=1e-9)
     names = [label.get_text() for label in added.get_yticklabels()]
     kinds = zip(audit["layer"][:-1], audit["kind"], strict=False)
     words = [f"{layer}{' (all classes)' if kind == 'LogitLayer' else ''}" for layer, kind in kinds]
-    assert names == ["all biases", *words, "residual"]
+    assert names == [f"all biases{' but the constant' if constant_too else ''}", *words, "residual"]
     assert share.patches[1].get_width() == pytest.approx(100 * audit["lead_share"][0])
 
 

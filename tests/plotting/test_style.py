@@ -45,7 +45,7 @@ def test_a_layer_looks_the_same_everywhere(name: str, layer: str | None) -> None
 
 @pytest.mark.parametrize(("value", "words"), [(-0.001, "0.00"), (-1.5, "−1.50"), (2, "2.00")])
 def test_a_number_has_a_minus_sign_only_if_it_is_below_0_as_written(value: float, words: str) -> None:
-    assert style.number(value) == words
+    assert style.format_number(value) == words
 
 
 def test_layers_differ_without_colour_too() -> None:
