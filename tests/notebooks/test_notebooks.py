@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,20 +58,32 @@ def install_cell(path: Path) -> str:
     return "".join(cells(path, "code")[0]["source"])
 
 
+ARCHIVE = "scs_eval-0.1.0.tar.gz"
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-@pytest.mark.parametrize(("folder", "source"), [("checkout/notebooks", ".."), ("content", "scs-eval")])
-def test_the_first_cell_installs_what_is_missing_and_nothing_else(path, folder, source, tmp_path, monkeypatch):
-    """As in Colab, where a notebook comes alone; and in a checkout that was not installed."""
+@pytest.mark.parametrize(
+    ("folder", "beside", "source"),
+    [("checkout/notebooks", "", ".."), ("content", "", "scs-eval"), ("content", ARCHIVE, ARCHIVE)],
+)
+def test_the_first_cell_installs_what_is_missing_and_nothing_else(path, folder, beside, source, tmp_path, monkeypatch):
+    """As in Colab, where a notebook comes alone or with an archive; and in a checkout that was not installed."""
     asked: list[list[str]] = []
+    pip = SimpleNamespace(returncode=0, stderr="no matching distribution")
     for name in ("checkout/scs_eval", folder):
         (tmp_path / name).mkdir(parents=True)
+    if beside:
+        (tmp_path / folder / beside).touch()
     monkeypatch.chdir(tmp_path / folder)
-    monkeypatch.setattr("subprocess.run", lambda words, **_: asked.append(words))
+    monkeypatch.setattr("subprocess.run", lambda words, **_: asked.append(words) or pip)
     exec(install_cell(path), {})
     assert asked == [], "it is installed"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     exec(install_cell(path), {})
     assert asked == [[sys.executable, "-m", "pip", "install", "--quiet", source, "ipywidgets"]]
+    pip.returncode = 1
+    with pytest.raises(RuntimeError, match="no matching distribution"):  # in the cell, not in the kernel's terminal
+        exec(install_cell(path), {})
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
