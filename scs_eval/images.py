@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -106,6 +107,11 @@ def read_batches(images: Images, parts: Sequence[Positions]) -> Iterator[Tensor]
 def take_images(images: Images, positions: Positions) -> Images:
     """Some of the images; those that are read when used stay unread."""
     return images[positions] if isinstance(images, Tensor) else images.subset(positions)
+
+
+def indices_digest(indices: ArrayLike) -> str:
+    """The sha256 of a list of whole numbers (as 8-byte little-endian): two runs saw the same images iff it is equal."""
+    return hashlib.sha256(np.asarray(indices).astype("<i8").tobytes()).hexdigest()
 
 
 def useful_workers(count: int) -> int:

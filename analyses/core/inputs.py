@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scs_eval.analyses.core.provenance import indices_digest
 from scs_eval.analyses.core.validation import UNLABELLED, check_class_names, check_one_per_image, count_logits
 from scs_eval.datasets import is_dataset, open_dataset
 from scs_eval.errors import InputError
-from scs_eval.images import Images, StreamedImages
+from scs_eval.images import Images, StreamedImages, indices_digest
 
 ArrayLike = Tensor | StreamedImages | np.ndarray | Sequence[Any]
 # What every analysis takes as its images: arrays, what `scs_eval.load_data` gives, a dataset of torch or Hugging Face.

@@ -1,18 +1,9 @@
 """Which images a result is about, in few words: where from, which of them, chosen by which seed."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 SHORT = 12  # characters of a digest in a table
-
-
-def indices_digest(indices: ArrayLike) -> str:
-    """The sha256 of a list of whole numbers (as 8-byte little-endian): two runs saw the same images iff it is equal."""
-    return hashlib.sha256(np.asarray(indices).astype("<i8").tobytes()).hexdigest()
 
 
 def described_images(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class DataRequest:
 
 def data_settings(data: "ImageData", *, seed: int) -> dict[str, Any]:
     """What a result depends on in its images: where from, how many, which, and the seed that chose them."""
-    from scs_eval.analyses.core.provenance import indices_digest
+    from scs_eval.images import indices_digest
 
     which = {"data": data.source, "n": len(data), "indices_sha256": indices_digest(data.indices)}
     return {**which, "data_seed": seed, "seed": seed}

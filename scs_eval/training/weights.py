@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from scs_eval import __version__
 from scs_eval.errors import InputError, printable
 from scs_eval.files import write_atomically
+from scs_eval.images import indices_digest
 from scs_eval.models.conversion.transfer import transfer_weights
 from scs_eval.models.loading.load import WEIGHTS, weights_index
 from scs_eval.models.loading.state_dict import read_state
@@ -108,6 +109,4 @@ def describe_job(job: Job, *, num_classes: int) -> dict[str, object]:
 
 def _digest(indices: Sequence[int] | None) -> str:
     """Which images a list names, as tables of results say it; empty without a list."""
-    from scs_eval.analyses.core.provenance import indices_digest
-
     return "" if indices is None else indices_digest(indices)

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult, Known, accuracy
 from scs_eval.analyses.core.model_state import evaluating
-from scs_eval.analyses.core.provenance import indices_digest
 from scs_eval.cli.commands.accuracy import command
 from scs_eval.cli.output import folder_name
 from scs_eval.data import ImageData
 from scs_eval.errors import InputError
+from scs_eval.images import indices_digest
 from scs_eval.models.loading.load import Loaded
 from scs_eval.models.loading.sources import ModelSource, parse_sources
 from scs_eval.models.zoo.registry import create_model

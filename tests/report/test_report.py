@@ -22,10 +22,10 @@ from results import make
 import scs_eval
 from scs_eval import __version__, load_data, load_model
 from scs_eval.analyses.accuracy import AccuracyComparison, AccuracyResult
-from scs_eval.analyses.core.provenance import indices_digest
 from scs_eval.analyses.core.result import load_result
 from scs_eval.errors import InputError, check_name
 from scs_eval.files import newest
+from scs_eval.images import indices_digest
 from scs_eval.reference.scs_paper import paper_figures, paper_rows
 from scs_eval.report import folder
 from scs_eval.report.factors import with_factors

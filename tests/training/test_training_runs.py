@@ -22,10 +22,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import nn
 
 import scs_eval.data.cifar10 as cifar10
-from scs_eval.analyses.core.provenance import indices_digest
 from scs_eval.cli.main import cli
 from scs_eval.data import load_data
 from scs_eval.errors import InputError
+from scs_eval.images import indices_digest
 from scs_eval.models.layers import SCS2d
 from scs_eval.models.zoo import registry
 from scs_eval.training.folder import FolderSource, repeated_order

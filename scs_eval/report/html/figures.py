@@ -3,9 +3,11 @@
 import base64
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 WIDEST = 1000  # pixels of a photograph in a page; the folder has it as it was drawn
+METADATA = re.compile(r"<metadata>.*?</metadata>\s*", re.DOTALL)
+WHERE = re.compile(r' (?:d|x|y|width|height)="[^"]*"')  # attributes that are lengths
+DECIMALS = re.compile(r"-?\d+\.\d{3,}")
+UNESCAPED = " !$*+,-./:;=?@_~"  # in a data URI, besides letters and digits
 DESCRIPTION = "{http://purl.org/dc/elements/1.1/}description"
 
 
@@ -36,8 +42,18 @@ def write_svg(drawing: "Drawing", path: Path) -> None:
 
     drawing.draw_without_rendering()  # settles the layout, and so where points are
     told = json.dumps(points_of(drawing), ensure_ascii=False, separators=(",", ":"))
-    with matplotlib.rc_context({"svg.hashsalt": "scs-eval"}):
-        drawing.savefig(path, metadata={"Date": None, "Description": told})
+    # Letters as letters: as outlines they are half of a file.
+    with matplotlib.rc_context({"svg.hashsalt": "scs-eval", "svg.fonttype": "none"}):
+        drawing.savefig(path, metadata={"Date": None, "Description": told}, format="svg")
+    path.write_text(_shortened(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _shortened(svg: str) -> str:
+    """On one line, lengths to a hundredth of a point; the description as it is."""
+    described = METADATA.search(svg)
+    text = METADATA.sub("<metadata/> ", svg)
+    text = WHERE.sub(lambda found: DECIMALS.sub(lambda number: f"{float(number[0]):.2f}", found[0]), text)
+    return " ".join(text.split()).replace("<metadata/>", described[0] if described else "")
 
 
 def figure_part(path: Path, *, name: str, words: str = "") -> Figure:
@@ -46,10 +62,11 @@ def figure_part(path: Path, *, name: str, words: str = "") -> Figure:
     A chart without points, such as a drawn table, has nothing to tell by hovering, and is smaller as a picture.
     """
     drawn = path.with_suffix(".svg")
-    text = drawn.read_bytes() if drawn.exists() else b""
+    text = drawn.read_text(encoding="utf-8") if drawn.exists() else ""
     told = ElementTree.fromstring(text).find(f".//{DESCRIPTION}") if text else None
     points = json.loads(told.text) if told is not None and told.text else []
-    uri = f"data:image/svg+xml;base64,{base64.b64encode(text).decode()}" if points else _picture_uri(path)
+    drawing = quote(METADATA.sub("", text), safe=UNESCAPED)  # the page has the points; shorter than base64
+    uri = f"data:image/svg+xml,{drawing}" if points else _picture_uri(path)
     return Figure(name=name, uri=uri, chart=bool(text), words=words, points=points)
 
 
@@ -139,13 +156,13 @@ def _axis_name(text: str) -> str:
 
 
 def _picture_uri(path: Path) -> str:
-    """A picture in the smaller of two forms: whole, each channel to 6 bits, or as a photograph, narrow and with loss.
+    """A picture in the smaller of two forms: whole, each channel to 5 bits, or as a photograph, narrow and with loss.
 
     Enlarged pixels, as of maps of small images, are smaller whole.
     """
     with Image.open(path) as image:
         whole = image.convert("RGB")
-    drawn = whole.point([min(255, (level + 2) // 4 * 4) for level in range(256)] * 3)
+    drawn = whole.point([min(255, (level + 4) // 8 * 8) for level in range(256)] * 3)
     encoded = min(_webp(drawn, lossless=True, quality=60), _webp(_narrow(whole), quality=65), key=len)
     return f"data:image/webp;base64,{base64.b64encode(encoded).decode()}"
 

@@ -4,7 +4,10 @@
   const shown = data.gallery;
   if (!shown) return;
   const get = (id) => document.getElementById(id);
-  for (const entry of shown.entries) entry.predictions.forEach((prediction, i) => { prediction.model = shown.models[i]; });
+  for (const entry of shown.entries) {
+    entry.predictions = entry.predictions.map((values, i) =>
+      Object.fromEntries([["model", shown.models[i]], ...shown.fields.map((field, place) => [field, values[place]])]));
+  }
   const BOXES = { kind: Object.keys(shown.kinds)[0], class: "", same: "", wrong: "", sort: "place" };
   const models = shown.entries[0].predictions.length;
   const percent = (share) => `${(100 * share).toFixed(1)} %`;

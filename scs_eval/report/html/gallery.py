@@ -1,7 +1,7 @@
 """The gallery of a comparison: each image with all models' explanations, and what to sort and filter by."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import combinations
 from typing import Any
 
@@ -47,6 +47,11 @@ class Prediction:
     adds_up: str = ""
 
 
+FIELDS = tuple(
+    field.name for field in fields(Prediction) if field.name != "model"
+)  # a model's name is the same for all
+
+
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """An image of the gallery. agreement: the mean rank correlation of the models' maps, None if there is none."""
@@ -71,6 +76,7 @@ class Gallery:
         """As JSON values."""
         return {
             "entries": [self._entry(entry) for entry in self.entries],
+            "fields": FIELDS,
             "models": [prediction.model for prediction in self.entries[0].predictions],
             "images": asdict(self.images),
             "kinds": dict(self.kinds),
@@ -81,11 +87,8 @@ class Gallery:
 
     @staticmethod
     def _entry(entry: Entry) -> dict[str, Any]:
-        """Without the models' names, which are the same for all."""
-        told = [
-            {key: value for key, value in vars(prediction).items() if key != "model"}
-            for prediction in entry.predictions
-        ]
+        """Predictions as rows of FIELDS: thousands of them."""
+        told = [[getattr(prediction, field) for field in FIELDS] for prediction in entry.predictions]
         return {**vars(entry), "predictions": told}
 
 
@@ -136,7 +139,7 @@ def entries_of(parts: Mapping[str, Result]) -> list[Entry]:
         Entry(
             index=int(first.indices[position]),
             truth=first.classes[first.labels[position]] if first.labels[position] >= 0 else "",
-            agreement=None if np.isnan(alike[position]) else float(alike[position]),
+            agreement=None if np.isnan(alike[position]) else round(float(alike[position]), 6),
             predictions=[model[position] for model in predictions],
         )
         for position in range(count)

@@ -22,6 +22,7 @@ CURVES = (
     ("pixel_curves", "Do the maps name the pixels that matter? Pixels are taken away (deletion) or shown "
      "(insertion) in the order of each model's map."),
 )  # fmt: skip
+DRAWN_TABLES = ("scorecard",)  # figures that are tables, which the page has as tables
 UNITS = {"image": "images", "grid": "grids", "cell": "images in grids"}
 CAVEAT = (
     "Each column is one trained network. A difference shown here is one between these networks on images like these; "
@@ -207,7 +208,7 @@ def _section(name: str, part: Any, folder: Path) -> Section:
             path, name=f"{name}-{path.stem}", words="" if path.stem == "figure" else path.stem.replace("_", " ")
         )
         for path in sorted(folder.glob("*.png"))
-        if not (entry.curve and path.stem == "figure")
+        if not (entry.curve and path.stem == "figure") and not path.stem.startswith(DRAWN_TABLES)
     ]
     return Section(name=f"details-{name}", title=entry.title, parts=[table, *figures])
 

@@ -49,7 +49,7 @@ const page = (() => {
     link.remove();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   };
-  const bytes = (uri) => Uint8Array.from(atob(uri.slice(uri.indexOf(",") + 1)), (letter) => letter.charCodeAt(0));
+  const textOf = (uri) => decodeURIComponent(uri.slice(uri.indexOf(",") + 1));
   const savePicture = (name, image, scale) => {
     const canvas = element("canvas", { width: image.naturalWidth * scale, height: image.naturalHeight * scale });
     const context = canvas.getContext("2d");
@@ -61,7 +61,7 @@ const page = (() => {
   const savers = {
     csv: (name) => save(`${name}.csv`, new Blob([data.tables[name]], { type: "text/csv" })),
     json: (name) => save(`${name}.json`, new Blob([JSON.stringify(data.run, null, 1)], { type: "application/json" })),
-    svg: (name, image) => save(`${name}.svg`, new Blob([bytes(image.src)], { type: "image/svg+xml" })),
+    svg: (name, image) => save(`${name}.svg`, new Blob([textOf(image.src)], { type: "image/svg+xml" })),
     png: (name, image) => savePicture(`${name}.png`, image, image.src.startsWith("data:image/svg") ? 3 : 1),
   };
   for (const span of document.querySelectorAll(".save")) span.hidden = false;

@@ -18,7 +18,7 @@ from scs_eval.analyses.plotting.map_columns import COLOURS, PERCENTILE
 LARGEST = 128  # pixels of a tile
 PIXELS = 9_300_000  # of all maps together, as six models have of 500 images of 32×32; tiles shrink so that they fit
 MANY_MAPS = 3000  # above which maps have fewer shades, and photographs are not lossless
-PHOTOGRAPH = 90  # quality of these
+PHOTOGRAPH = 85  # quality of these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Palettes:
 def palettes_for(maps: int) -> Palettes:
     """Fewer shades where there are very many maps."""
     many = maps > MANY_MAPS
-    return Palettes(levels=11, steps=1, exact=False) if many else Palettes(levels=31, steps=7, exact=True)
+    return Palettes(levels=7, steps=1, exact=False) if many else Palettes(levels=31, steps=7, exact=True)
 
 
 def tile_side(side: int, maps: int) -> int:
@@ -73,7 +73,7 @@ def signed_sheet(maps: np.ndarray, *, side: int, palettes: Palettes) -> Sheet:
     scale = colour.scale_of(small)
     relative = np.divide(small, scale, out=np.zeros_like(small), where=scale > 0).clip(-1, 1)
     levels = np.round(relative * palettes.levels).astype(int) + palettes.levels
-    return _sheet(palettes.signed[levels], scales=scale.ravel().tolist())
+    return _sheet(palettes.signed[levels], scales=_told(scale))
 
 
 def size_sheet(maps: np.ndarray, *, side: int, palettes: Palettes) -> Sheet:
@@ -82,7 +82,7 @@ def size_sheet(maps: np.ndarray, *, side: int, palettes: Palettes) -> Sheet:
     usual = np.percentile(small, PERCENTILE, axis=(1, 2), keepdims=True)
     scale = np.where(usual > 0, usual, small.max((1, 2), keepdims=True))
     relative = np.divide(small, scale, out=np.zeros_like(small), where=scale > 0).clip(0, 1)
-    return _sheet(palettes.size[np.round(relative * palettes.levels).astype(int)], scales=scale.ravel().tolist())
+    return _sheet(palettes.size[np.round(relative * palettes.levels).astype(int)], scales=_told(scale))
 
 
 def picture_sheet(pictures: np.ndarray, *, side: int, exact: bool = True) -> Sheet:
@@ -96,7 +96,7 @@ def change_sheet(changes: np.ndarray, *, side: int, palettes: Palettes) -> Sheet
     scale = np.abs(small).max((1, 2, 3), keepdims=True)
     relative = np.divide(small, scale, out=np.zeros_like(small), where=scale > 0)
     levels = np.round(relative * palettes.steps) * (127 // palettes.steps) + 128
-    return _sheet(levels.astype(np.uint8).transpose(0, 2, 3, 1), scales=scale.ravel().tolist())
+    return _sheet(levels.astype(np.uint8).transpose(0, 2, 3, 1), scales=_told(scale))
 
 
 def shrunk(pictures: np.ndarray, side: int) -> np.ndarray:
@@ -129,6 +129,11 @@ def _sheet(tiles: np.ndarray, *, exact: bool = True, **scales: Any) -> Sheet:
     Image.fromarray(picture).save(buffer, "WEBP", lossless=exact, quality=80 if exact else PHOTOGRAPH, method=4)
     uri = f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
     return Sheet(uri=uri, columns=columns, rows=rows, **scales)
+
+
+def _told(scale: np.ndarray) -> list[float]:
+    """Four digits: there are thousands of them, and three are shown."""
+    return [float(f"{value:.4g}") for value in scale.ravel().tolist()]
 
 
 def _bytes(colours: np.ndarray) -> np.ndarray:
