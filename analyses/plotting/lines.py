@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Dash = str | tuple[float, tuple[float, ...]]
 FEW = 4  # curves, up to which bands are drawn dark enough to be read one by one
-SAMPLE = " " * 12  # room for a sample of the dash before a name
+SAMPLE = "\N{NO-BREAK SPACE}" * 12  # room for a sample of the dash before a name, in SVG too
 DASHES: tuple[Dash, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 
 

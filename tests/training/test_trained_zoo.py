@@ -35,6 +35,8 @@ LEAST = {
     "rohrer100k_scs_relu": 0.80,
     "rohrer100k_scs_maxpool": 0.82,
     "rohrer100k_scs_relu_maxpool": 0.83,
+    "rohrer100k_ssdp_maxpool": 0.81,
+    "rohrer100k_ssdp_relu_maxpool": 0.82,
     "rohrer583k_scs_maxpool": 0.78,
     "resnet20_conv": 0.87,
     "resnet20_bcos": 0.82,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 WIDEST = 1000  # pixels of a photograph in a page; the folder has it as it was drawn
 METADATA = re.compile(r"<metadata>.*?</metadata>\s*", re.DOTALL)
 WHERE = re.compile(r' (?:d|x|y|width|height)="[^"]*"')  # attributes that are lengths
+SPACE = re.compile(r"[ \n]+")  # but no-break spaces, which are seen
 DECIMALS = re.compile(r"-?\d+\.\d{3,}")
 UNESCAPED = " !$*+,-./:;=?@_~"  # in a data URI, besides letters and digits
 DESCRIPTION = "{http://purl.org/dc/elements/1.1/}description"
@@ -53,7 +54,7 @@ def _shortened(svg: str) -> str:
     described = METADATA.search(svg)
     text = METADATA.sub("<metadata/> ", svg)
     text = WHERE.sub(lambda found: DECIMALS.sub(lambda number: f"{float(number[0]):.2f}", found[0]), text)
-    return " ".join(text.split()).replace("<metadata/>", described[0] if described else "")
+    return SPACE.sub(" ", text).replace("<metadata/>", described[0] if described else "")
 
 
 def figure_part(path: Path, *, name: str, words: str = "") -> Figure:
