@@ -13,6 +13,7 @@ from scs_eval.training.run_directory import RunDirectory, read_run
 
 SUBSETS = "validation", "train_images"
 CHOSEN = "indices", "exclude"  # training images by their numbers
+Numbers = tuple[int, ...] | None
 SETTINGS = "amp", "compile", "workers", "norms_per_batch", "checkpoint_every", "weights_every"
 
 
@@ -27,14 +28,8 @@ class Job:
     data_dir: Annotated[Path | None, "Where CIFAR-10 lies.  [default: $SCS_EVAL_DATA]"] = None
     validation: Annotated[int, "Hold out so many training images and evaluate on them, not on the test set."] = 0
     train_images: Annotated[int, "Train on so many images only; 0 is all.  [default: 0]"] = 0
-    indices: Annotated[
-        tuple[int, ...] | None,
-        "Train on these images only, by their index in the set: 3,10 or a file of numbers.",
-    ] = None
-    exclude: Annotated[
-        tuple[int, ...] | None,
-        "Train on none of these images, which are held out: 3,10 or a file of numbers.",
-    ] = None
+    indices: Annotated[Numbers, "Train on these images only, by their index in the set: 3,10 or a file."] = None
+    exclude: Annotated[Numbers, "Train on none of these images, which are held out: 3,10 or a file."] = None
     seed: Annotated[int, "Initial weights, order and augmentation follow from it.  [default: 0]"] = 0
     init_from: Annotated[Path | None, "File or zoo name of a convolution network to start its twin from."] = None
     device: Annotated[str, "auto, cpu, cuda, cuda:1, mps …  [default: auto]"] = "auto"

@@ -23,6 +23,7 @@ from scs_eval.analyses.calibration.bins import (
 )
 from scs_eval.analyses.calibration.temperature import LEAST, MOST, fit_temperature
 from scs_eval.cli.main import cli
+from tests.helpers.cut_off import CutOff, StopError
 
 CLASSES = ("a", "b", "c")
 
@@ -153,15 +154,7 @@ def test_wrong_requests() -> None:
 
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     images, labels = random_data()
-    told: list[int] = []
-
-    class StopError(Exception):
-        pass
-
-    def stop(count: int) -> None:
-        told.append(count)
-        if len(told) == 2:
-            raise StopError
+    stop = CutOff(after=2)
 
     asked = {"classes": CLASSES, "bins": 5, "batch_size": 20, "checkpoint": tmp_path / "part.npz"}
     with pytest.raises(StopError):

@@ -16,6 +16,7 @@ from scs_eval.analyses.certify import CertifyOptions
 from scs_eval.analyses.certify.result import CertifyComparison, CertifyResult
 from scs_eval.analyses.certify.smoothing import ABSTAIN, Smoothed, certified_radius, lower_bound, votes
 from scs_eval.cli.main import cli
+from tests.helpers.cut_off import CutOff, StopError
 
 CLASSES = ("below", "above")
 
@@ -118,15 +119,7 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     labels = (model.margins(pictures) > 0).long()
     given: dict[str, Any] = {"classes": CLASSES, "options": CertifyOptions(samples=50, sigma=(0.1, 0.2), draws=2)}
 
-    class StopError(Exception):
-        pass
-
-    told: list[int] = []
-
-    def stop(count: int) -> None:
-        told.append(count)
-        if len(told) == 8:
-            raise StopError
+    stop = CutOff(after=8)
 
     with pytest.raises(StopError):
         certify(model, pictures, labels, **given, progress=stop, checkpoint=tmp_path / "part.npz")

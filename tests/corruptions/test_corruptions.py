@@ -16,6 +16,7 @@ from scs_eval.analyses.corruptions.corrupt import CORRUPTIONS, corrupt
 from scs_eval.cli.main import cli
 from scs_eval.data.cifar10c_files import Cifar10C
 from scs_eval.models.loading.sources import trained_reference
+from tests.helpers.cut_off import CutOff, StopError
 
 DATA = load_data("sample", n=20)
 NAMES = ("contrast", "gaussian_noise")
@@ -67,15 +68,7 @@ def test_bootstrap_interval_is_scipys() -> None:
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
-    model, asked = load_model("rohrer100k_scs"), []
-
-    class StopError(Exception):
-        pass
-
-    def stop(count: int) -> None:
-        asked.append(count)
-        if len(asked) == 2:
-            raise StopError
+    model, stop = load_model("rohrer100k_scs"), CutOff(after=2)
 
     with pytest.raises(StopError):
         measure(model, progress=stop, checkpoint=tmp_path / "part.npz")

@@ -25,6 +25,7 @@ from scs_eval.analyses.detect.runner import steps
 from scs_eval.analyses.detect.scores import plain_scores, stage_features, stage_scores
 from scs_eval.analyses.detect.stages import stages_of
 from scs_eval.cli.main import cli
+from tests.helpers.cut_off import CutOff, StopError
 from tests.helpers.figure_words import cut_words
 
 DATA = load_data("sample", n=80)
@@ -210,22 +211,16 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     """After the clean images and those of one ε, before all of the noise."""
     given: dict[str, Any] = {"others": {"noise": noise_images(20, IMAGES.shape[1:], seed=0)}}
     given["options"] = DetectOptions(eps=(8 / 255,), batch_size=16)
-    told: list[int] = []
-
-    class StopError(Exception):
-        pass
-
-    def stop(count: int) -> None:
-        told.append(count)
-        if len(told) == 4:
-            raise StopError
+    stop = CutOff(after=4)
 
     part = tmp_path / "part.npz"
     with pytest.raises(StopError):
         detect(MODEL, IMAGES, LABELS, classes=DATA.classes, **given, progress=stop, checkpoint=part)
     again: list[int] = []
     resumed = detect(MODEL, IMAGES, LABELS, classes=DATA.classes, **given, progress=again.append, checkpoint=part)
-    assert (told, again) == ([32, 32, 16, 16], [80, 16, 4]), "of 40 clean images, each scored twice, and 20 of noise"
+    assert (stop.told, again) == ([32, 32, 16, 16], [80, 16, 4]), (
+        "of 40 clean images, each scored twice, and 20 of noise"
+    )
     whole = detect(MODEL, IMAGES, LABELS, classes=DATA.classes, **given)
     for name in ("known", "other", "weights"):
         np.testing.assert_array_equal(getattr(resumed, name), getattr(whole, name))
