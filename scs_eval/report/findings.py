@@ -78,4 +78,4 @@ def _basis(row: "pd.Series[Any]") -> str:
 
 def _shown(command: str) -> str:
     """Commands as code, each by itself: they are separated by a semicolon."""
-    return "; ".join(f"`{each}`" for each in command.split("; ")) if command.startswith("scs-eval") else command
+    return "; ".join(f"`{part}`" for part in command.split("; ")) if command.startswith("scs-eval") else command

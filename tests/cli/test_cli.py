@@ -100,7 +100,7 @@ def test_models_as_json():
 
 
 def test_models_for_people():
-    shown = run("models", "rohrer25k_*", COLUMNS="80")
+    shown = run("models", "rohrer25k_*", COLUMNS="100")
     assert "24,730" in shown.stdout
     assert len(shown.stdout.splitlines()) == 21
     assert "rohrer100k" not in shown.stdout

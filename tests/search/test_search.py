@@ -15,6 +15,7 @@ from scs_eval.search import SearchResult
 from scs_eval.search.runner import SearchPlan, StoppedError, run_search
 from scs_eval.training import run as training
 from scs_eval.training.job import plan_job
+from scs_eval.training.loop import TrainingOutcome
 
 
 def tiny_images(data_dir: object = None, *, train: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -42,9 +43,9 @@ def test_a_search_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pyte
     begun: list[str] = []
     whole = training.train
 
-    def stopped_once(job: training.Job, **options: object) -> training.Outcome:
+    def stopped_once(job: training.Job, **options: object) -> TrainingOutcome:
         begun.append(job.out.name)
-        return training.Outcome(None, None, stopped_by=2) if len(begun) == 2 else whole(job, **options)  # type: ignore[arg-type]
+        return TrainingOutcome(None, None, stopped_by=2) if len(begun) == 2 else whole(job, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(training, "train", stopped_once)
     with pytest.raises(StoppedError):

@@ -53,7 +53,7 @@ def _shortened(svg: str) -> str:
     """On one line, lengths to a hundredth of a point; the description as it is."""
     described = METADATA.search(svg)
     text = METADATA.sub("<metadata/> ", svg)
-    text = WHERE.sub(lambda found: DECIMALS.sub(lambda number: f"{float(number[0]):.2f}", found[0]), text)
+    text = WHERE.sub(lambda length: DECIMALS.sub(lambda number: f"{float(number[0]):.2f}", length[0]), text)
     return SPACE.sub(" ", text).replace("<metadata/>", described[0] if described else "")
 
 
