@@ -132,7 +132,9 @@ def _open(plan: SearchPlan, optuna: Any) -> "Study":
 
 
 def _described(job: Job) -> dict[str, Any]:
-    return {key: str(value) if isinstance(value, Path) else value for key, value in job.identity().items()}
+    """What was not asked for is left out: a search of before there was such an option goes on."""
+    asked = {key: value for key, value in job.identity().items() if value is not None}
+    return {key: str(value) if isinstance(value, Path) else value for key, value in asked.items()}
 
 
 def _objective(trial: "Trial", plan: SearchPlan, report: Callable[[str], None], optuna: Any) -> float:

@@ -1,5 +1,6 @@
 """The search for p: trials on tiny data, resumed and shared; tables and figures from their numbers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from scs_eval import InputError, load_result
 from scs_eval.cli.commands.zoo import _names, _with_values
 from scs_eval.cli.main import cli
 from scs_eval.search import SearchResult
-from scs_eval.search.runner import SearchPlan, StoppedError, run_search
+from scs_eval.search.runner import SearchPlan, StoppedError, _described, run_search
 from scs_eval.training import run as training
 from scs_eval.training.job import plan_job
 from scs_eval.training.loop import TrainingOutcome
@@ -124,3 +125,10 @@ def test_a_pattern_takes_a_list_of_values() -> None:
         _with_values("rohrer25k_scs", [1.0])
     with pytest.raises(InputError, match="give --values"):
         _names("rohrer25k_scs_p=*")
+
+
+def test_what_a_search_is_known_by_says_nothing_of_images_that_nobody_chose(tmp_path: Path) -> None:
+    """So searches of before `--indices` and `--exclude` go on."""
+    job = plan(tmp_path).job
+    assert {"indices", "exclude"}.isdisjoint(_described(job))
+    assert _described(replace(job, exclude=(1, 2)))["exclude"] == [1, 2]
