@@ -33,7 +33,7 @@ class Apgd:
         self.checkpoints, self.last = set(checkpoints(steps)), 0
         self.size = 2 * ball.eps
         self.before = self.best = self.best_gradient = ball.centre
-        self.best_loss = torch.full((n,), -torch.inf, device=device, dtype=widest(torch.device(device)))
+        self.best_loss = torch.full((n,), -torch.inf, device=device, dtype=widest(device))
         self.loss = self.judged_loss = self.best_loss
         self.gains = torch.zeros(n, dtype=torch.long, device=device)
         self.halved = torch.zeros(n, dtype=torch.bool, device=device)

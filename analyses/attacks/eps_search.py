@@ -58,6 +58,7 @@ class Search:
         backward: Backward | None = None,
         progress: Progress | None = None,
     ) -> None:
+        images, labels = images.to(device_of(model)), labels.to(device_of(model))
         self.model, self.clean, self.labels, self.ids, self.eps_values = model, images, labels, ids, eps_values
         self.seed, self.backward, self.progress = seed, backward, progress
         n = len(images)
@@ -88,7 +89,7 @@ class Search:
             self.is_adversarial = self.eps_values >= self.min_eps[:, None]
         self._decided(0)
         return EpsSearchResult(
-            self.min_eps, self.eps_index, self.eps_index_after, self.is_adversarial, self.attempts, self.images
+            self.min_eps, self.eps_index, self.eps_index_after, self.is_adversarial, self.attempts, self.images.cpu()
         )
 
     def _polish_beside(self, norm: str) -> np.ndarray:
@@ -112,13 +113,14 @@ class Search:
         """Lower min_eps of some images where there is a misclassified point nearer than `within`; (m,) of which."""
         if len(rows) == 0:
             return np.zeros(0, dtype=bool)
-        at, device = torch.from_numpy(rows), device_of(self.model)
-        objective = replace(self._margin(), labels=self.labels[at].to(device))
-        images, best, begin = (part[at].to(device) for part in (self.clean, self.images, start))
-        reach, radius = (torch.from_numpy(values).to(device, widest(device)) for values in (self.guess[rows], within))
-        points, nearest = polish(objective, images, best, begin, reach, radius, norm)
+        at, device = torch.from_numpy(rows), self.clean.device
+        images, best, begin = (part[at] for part in (self.clean, self.images, start))
+        reach, radius = (
+            torch.from_numpy(values).to(widest(device)).to(device) for values in (self.guess[rows], within)
+        )
+        points, nearest = polish(self._margin().of(at), images, best, begin, reach, radius, norm)
         nearer = (nearest < radius).cpu().numpy()
-        self.images[at[nearer]] = points[nearer].to(self.images)
+        self.images[at[nearer]] = points[nearer]
         self.min_eps[rows[nearer]] = nearest.cpu().numpy()[nearer]
         self.eps_index[rows] = np.minimum(self.eps_index[rows], np.searchsorted(self.eps_values, self.min_eps[rows]))
         self.polished_index[rows] = self.eps_index[rows]
@@ -127,12 +129,11 @@ class Search:
     def _margin(self) -> Objective:
         """The margin of all images: below 0 where the model is right."""
         classes = count_logits(self.model, self.clean[:1])
-        return Objective(self.model, classes, margin, self.labels.to(device_of(self.model)), None, self.backward)
+        return Objective(self.model, classes, margin, self.labels, None, self.backward)
 
     def _look_at_clean(self, norm: str) -> None:
         """Which images are wrong already, and `guess` (n,), the ε that would fool a linear model, and its point."""
-        objective = replace(self._margin(), backward=None, labels=self.labels.to(self.clean.device))
-        evaluation = objective.evaluate(self.clean, gradient=True)
+        evaluation = replace(self._margin(), backward=None).evaluate(self.clean, gradient=True)
         assert evaluation.gradient is not None
         wrong = evaluation.is_adversarial.cpu().numpy()
         self.eps_index[wrong], self.min_eps[wrong], self.is_adversarial[wrong] = -1, 0, True

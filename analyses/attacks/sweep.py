@@ -122,7 +122,7 @@ def sweep(
                 model, clean, labels[at], ids[at], eps_values, seed=seed, backward=backward, progress=own_progress
             )
             searched = under_way.run(attacks, independent=independent, polished=polished)
-            adversarial.update(zip(rows.tolist(), searched.images.cpu(), strict=True))
+            adversarial.update(zip(rows.tolist(), searched.images, strict=True))
             return searched._replace(images=searched.images[:0]), summarise(at, clean, searched) if summarise else {}
 
         size = share_size(len(images), images_at_once(images, batch_size), multiple=CHUNK)
