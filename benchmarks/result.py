@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+SHARES = (0.2, 5)  # of a goal, in the figure: what is less or more stands at its edges
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BenchResult(Result):
@@ -77,7 +79,8 @@ class BenchResult(Result):
                 [f"{target.what}\nvs {target.against}" for target in reversed(targets)],
                 fontsize=style.points(5.5),
             )
-            ax.set_xlim(0.2, 5)
+            ax.set_xlim(SHARES[0] / 1.1, SHARES[1] * 1.1)
+            ax.set_ylim(-0.8, len(targets) - 0.2)
             ax.set_xlabel("share of the target reached (1 or more: met)")
             return style.figure_of(ax)
 
@@ -149,12 +152,14 @@ def _ends(growth: Growth) -> dict[str, str]:
 
 def _draw(ax: "Axes", line: int, target: Target) -> None:
     shares = target.ratios / target.goal if target.faster else target.goal / np.maximum(target.ratios, 1e-9)
-    low, middle, high = np.clip(np.quantile(shares, (0.25, 0.5, 0.75)), 0.2, 5)
+    low, middle, high = np.clip(np.quantile(shares, (0.25, 0.5, 0.75)), *SHARES)
     colour = style.BLUE if target.met else style.RED
     ax.plot([low, high], [line, line], color=colour, lw=2.2, alpha=0.4, solid_capstyle="butt")
     ax.plot([middle], [line], "o" if target.met else "X", color=colour)
     text = f"{target.reached:.2f} ({'≥' if target.faster else '≤'} {target.goal:g})"
-    x, shift, side = (high, 5, "left") if target.met else (low, -5, "right")  # away from the line
+    # Away from the line; near an edge towards it, so that the text stays clear of the rows' names.
+    rightwards = high < SHARES[1] / 2 if target.met else low < SHARES[0] * 2
+    x, shift, side = (high, 5, "left") if rightwards else (low, -5, "right")
     label: dict[str, Any] = {"va": "center", "ha": side, "fontsize": 6, "color": colour}
     ax.annotate(text, (x, line), (shift, 0), textcoords="offset points", **label)
 

@@ -92,6 +92,21 @@ def test_table_and_figures():
     assert {"table", "growth", "conditions"} == set(found.tables())
 
 
+def test_numbers_stay_clear_of_the_rows_names_and_rows_fill_the_figure():
+    targets = [
+        Target(**COMMON, goal=10, faster=True, ours=(1.0,), theirs=(theirs,))
+        for theirs in (0.1, 1, 2, 4, 8, 12, 20, 45, 900)
+    ]
+    figure = run.BenchResult.of(6 * targets, [], [], label="layers", settings={}).figure()
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    frame, texts = ax.get_window_extent(), [text.get_window_extent() for text in ax.texts]
+    assert all(frame.x0 <= text.x0 and text.x1 <= frame.x1 for text in texts)
+    row = texts[1].y0 - texts[0].y0
+    assert frame.y1 - texts[-1].y1 < row, "no blank margin above"
+    assert texts[0].y0 - frame.y0 < row, "nor below"
+
+
 def test_what_the_repository_shows_is_written_by_one_command(tmp_path):
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "docs").mkdir()
