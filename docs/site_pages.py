@@ -149,7 +149,7 @@ def zoo() -> str:
         paper = ", ".join(f"{100 * row.accuracy:.1f}" for row in papers.get(name.partition("@")[0], ()))
         epochs = f"{entry['epochs']}" + (f" ({entry['paper_epochs']})" if entry.get("paper_epochs") else "")
         accuracy = f"{100 * entry['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-        rows.append((f"[`{name}`](#{name})", accuracy, paper, f"{entry['parameters']:,}", entry["seed"], epochs))
+        rows.append((f"[`{name}`](#{_anchor(name)})", accuracy, paper, f"{entry['parameters']:,}", entry["seed"], epochs))
     heads = ("network", "accuracy %", "paper %", "parameters", "seed", "epochs (paper)")
     cards = "\n".join(_card(name, entry) for name, entry in sorted(index.items()))
     attacked = [name for name, entry in index.items() if entry.get("recipe", {}).get("pgd_eps")]
@@ -188,7 +188,12 @@ def _card(name: str, entry: Any) -> str:
         "file": f"`{entry['file']}`, sha256 `{entry['sha256']}`",
         "try": f"`scs-eval saliency --model {name}`",
     }  # fmt: skip
-    return f"### {name} {{ #{name} }}\n\n{table(('fact', 'value'), facts.items())}\n"
+    return f"### {name} {{ #{_anchor(name)} }}\n\n{table(('fact', 'value'), facts.items())}\n"
+
+
+def _anchor(name: str) -> str:
+    """Of a card; with an equals sign Markdown would take it for an attribute and its value."""
+    return name.replace("=", "-")
 
 
 def speed() -> str:
