@@ -207,7 +207,8 @@ for _entry in (
                 "class_correlation", "correlation of the maps of two classes",
                 lambda result: result.class_correlation, LOWER,
                 formula="Pearson correlation of the maps of the likeliest and of the least likely class",
-                source="this package", fails="1 for every method that does not look at the class",
+                source="Rebuffi et al. 2020 (class sensitivity)",
+                fails="1 for every method that does not look at the class",
             ),
             Headline(
                 "max_sensitivity", "change of maps under small noise", lambda result: result.max_sensitivity, LOWER,

@@ -17,15 +17,15 @@ OWN_WORDS = {FORGETS: "forgetting"}
 
 
 def draw_agreement(agreement: Agreement) -> "Figure":
-    """Spearman's correlation of every two metrics, in colours and numbers; grey where its interval has 0 in it."""
+    """Spearman's correlation of every two metrics in numbers, in colours where its interval does not hold 0."""
     table, names = agreement.agreement(), list(agreement.metrics)
     values, sure = _matrix(table, names)
     with style.paper_style():
         ax = style.panels(1, 1, width=4.9, height=4.6)[0]
-        ax.imshow(values, cmap="RdBu", vmin=-1, vmax=1)
+        ax.imshow(np.where(sure, values, np.nan), cmap="RdBu", vmin=-1, vmax=1)
         for row, column in zip(*np.nonzero(np.isfinite(values)), strict=True):
             dark = abs(values[row, column]) > 0.6
-            shade = "white" if dark else style.BLACK if sure[row, column] else style.GREY
+            shade = style.GREY if not sure[row, column] else "white" if dark else style.BLACK
             text = f"{values[row, column]:.2f}".replace("-", "−")
             ax.text(column, row, text, ha="center", va="center", fontsize="x-small", color=shade)
         words = [OWN_WORDS.get(name, name) for name in names]
@@ -44,7 +44,8 @@ def _agreement_note(agreement: Agreement) -> str:
     return (
         f"Spearman's correlation over {len(agreement.own_methods)} methods, "
         f"{agreement.results[0].label if alone else f'mean over {len(agreement.results)} models'}; every metric turned "
-        "so that more is better, sparseness and complexity as they are. Grey: the 95 % interval over images holds 0."
+        "so that more is better, sparseness and complexity as they are. "
+        "Without colour: the 95 % interval over images holds 0."
     )
 
 
@@ -69,8 +70,8 @@ def draw_ranks(agreement: Agreement) -> "Figure":
         _draw_controls(right, controls, agreement)
         note = (
             f"Ranks among {len(ranks)} maps, 1 the best: left the mean over metrics and models with 95 % intervals "
-            "over images (controls grey), right each control's by one metric, mean over models. Red: in so many models "
-            "a control is at least as good as every method, so the metric rewards something not learned. "
+            "over images (controls grey), right each control's by one metric, mean over models. Orange: in so many "
+            "models a control is at least as good as every method, so the metric rewards something not learned. "
             "Forgetting the random map wins by construction."
         )
         style.write_note(left, note)

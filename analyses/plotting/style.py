@@ -214,10 +214,16 @@ def figure_of(ax: "Axes") -> "Figure":
 
 
 def legend_below(ax: "Axes", text: str, *, ncols: int) -> "Figure":
-    """The figure of the axes, with their legend outside below it, under a note in small print."""
+    """The figure of the axes, with their legend outside below it, under a note in small print.
+
+    Its samples are long enough for a dash to be told from another.
+    """
     handles, names = ax.get_legend_handles_labels()
     figure = figure_of(ax)
-    figure.legend(handles, names, loc="outside lower center", ncols=ncols, title=note(text), title_fontsize=points(6.5))
+    figure.legend(
+        handles, names, loc="outside lower center", ncols=ncols, handlelength=4, title=note(text),
+        title_fontsize=points(6.5),
+    )  # fmt: skip
     return figure
 
 

@@ -122,3 +122,11 @@ def test_figures(both: FaithfulnessComparison) -> None:
     assert {"agreement", "ranks"} <= set(figures)
     axes = figures["ranks"].axes
     assert [text.get_text() for text in axes[0].get_yticklabels()] == list(both.tables()["ranks"]["method"])
+
+
+def test_correlations_that_may_be_none_have_no_colour(both: FaithfulnessComparison) -> None:
+    table = both.tables()["agreement"]
+    sure = table[(table["correlation_low"] > 0) | (table["correlation_high"] < 0)]
+    assert 0 < len(sure) < len(table)
+    (image,) = both.figures()["agreement"].axes[0].images
+    assert np.isfinite(np.ma.filled(image.get_array(), np.nan)).sum() == 2 * len(sure)  # above and below the diagonal

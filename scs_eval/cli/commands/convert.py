@@ -72,7 +72,8 @@ def command(
     done = conversion(origin.model, spec, keep_weights=keep_weights or same_function, seed=seed)
     with replacing_file(out) as beside:
         save_converted(done.model, beside, origin=origin, spec=spec)
-    say(f"{len(done.replaced)} layers: {_few([f'{where} {what}' for where, what in done.replaced.items()])}")
+    layers = "layer" if len(done.replaced) == 1 else "layers"
+    say(f"{len(done.replaced)} {layers}: {_few([f'{where} {what}' for where, what in done.replaced.items()])}")
     if done.unconverted:
         say(f"Not converted: {summarise(done.unconverted)}", err=True)
     click.echo(out)
