@@ -149,7 +149,8 @@ def zoo() -> str:
         paper = ", ".join(f"{100 * row.accuracy:.1f}" for row in papers.get(name.partition("@")[0], ()))
         epochs = f"{entry['epochs']}" + (f" ({entry['paper_epochs']})" if entry.get("paper_epochs") else "")
         accuracy = f"{100 * entry['accuracy']:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-        rows.append((f"[`{name}`](#{_anchor(name)})", accuracy, paper, f"{entry['parameters']:,}", entry["seed"], epochs))
+        link = f"[`{name}`](#{_anchor(name)})"
+        rows.append((link, accuracy, paper, f"{entry['parameters']:,}", entry["seed"], epochs))
     heads = ("network", "accuracy %", "paper %", "parameters", "seed", "epochs (paper)")
     cards = "\n".join(_card(name, entry) for name, entry in sorted(index.items()))
     attacked = [name for name, entry in index.items() if entry.get("recipe", {}).get("pgd_eps")]

@@ -38,7 +38,7 @@ RUN_BY = {
     r"pip install -e '\.\[dev\]' && pytest|pytest$|pytest -m slow$": (".ci/run", 'eval "$command"'),
     r"pip install -e '\.\[notebooks\]' && jupyter lab": ("pyproject.toml", "--nbmake"),
     r"pip install ('scs-eval|'\.\[cluster)|pip install$": ("pyproject.toml", "cluster = "),
-    r"pip install -r docs/requirements.txt && PYTHONPATH=\. mkdocs build --strict": (".ci/run", "build --strict --site-dir"),
+    r"pip install -r docs/requirements.txt && PYTHONPATH=\. mkdocs build --strict": (".ci/run", "--strict --site-dir"),
     r"python -m build|python -m venv": (".ci/run", "python -m build"),
     r"ruff|mypy": (".ci/run", "ruff format --check ."),
     r"pytest --cov": (".github/workflows/ci.yml", "pytest --cov"),
