@@ -39,7 +39,8 @@ class Ball(NamedTuple):
         if self.norm == "linf":
             return size.to(gradient) * gradient.sign()
         scaled = gradient / _largest(gradient)  # so that squares neither overflow nor underflow
-        return size.to(gradient) * scaled / _length(scaled).to(gradient)
+        length = _length(scaled).to(gradient).clamp(min=torch.finfo(gradient.dtype).tiny)  # no step without a gradient
+        return size.to(gradient) * scaled / length
 
     def project(self, points: Tensor) -> Tensor:
         """The nearest points of the balls; inside in exact arithmetic, not only up to rounding."""

@@ -39,7 +39,8 @@ def run_fab(
             best.record(rows, ball.project(points), here.loss, here.is_adversarial)
         points = _next_points(ball, points, here)
         there = objective.evaluate(points, gradient=False)
-        length = distance(ball.centre, points, ball.norm) * INSIDE / ball.eps[:, 0, 0, 0].clamp(min=1e-300)
+        radius = ball.eps[:, 0, 0, 0].clamp(min=torch.finfo(ball.eps.dtype).tiny)
+        length = distance(ball.centre, points, ball.norm) * INSIDE / radius
         nearest = torch.where(there.is_adversarial, nearest.minimum(length), nearest)
         success = there.is_adversarial & (length <= 1)
         best.record(rows[success], points[success], there.loss[success], success[success])
@@ -83,7 +84,7 @@ def to_hyperplane(points: Tensor, slope: Tensor, value: Tensor, norm: str) -> Te
     change = torch.zeros_like(points)
     for _ in range(ITERATIONS):
         free = (points + change > 0) & (points + change < 1) | (change == 0)
-        rise = (slope * unit * free).sum((1, 2, 3), keepdim=True).abs().clamp(min=1e-300)
+        rise = (slope * unit * free).sum((1, 2, 3), keepdim=True).abs().clamp(min=torch.finfo(slope.dtype).tiny)
         missing = (value.abs() - (slope * change).sum((1, 2, 3)).abs())[:, None, None, None]
         size = (size + missing / rise).clamp(max=1e30)
         change = (points + size * unit).clamp(0, 1) - points

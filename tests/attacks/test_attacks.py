@@ -470,6 +470,19 @@ def test_gradients_that_are_not_numbers_do_no_harm():
         assert ((points - images)[:, 1] > 0).all()
 
 
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("kind", ["pgd", "apgd", "apgd-dlr-targeted"])
+def test_a_gradient_of_zero_moves_no_image(norm, kind):
+    class Constant(nn.Module):
+        def forward(self, x):
+            return torch.arange(4.0) + 0 * x.flatten(1)[:, :4]
+
+    images = pictures(3)
+    chosen = replace(parse_attack(kind), norm=norm, random_start=False, steps=3)
+    points = last_points(Constant(), images, torch.full((3,), 3), 0.1, settings=chosen)
+    torch.testing.assert_close(points, images)
+
+
 def test_model_comes_out_untouched():
     model, images = small().train(), pictures(4)
     model[0].weight.requires_grad_(False)
