@@ -172,11 +172,12 @@ class CompareResult(Result):
                 self._panel(ax, main[0], first=True)
                 return style.figure_of(ax)
             rows = -(-len(main) // COLUMNS)
-            axes = style.panels(rows, COLUMNS, height=rows * (0.62 + 0.13 * len(self.models)))
+            axes = style.panels(rows, COLUMNS, height=0.3 + rows * (0.62 + 0.13 * len(self.models)))
             for position, (panel, metric) in enumerate(zip(axes, main, strict=False)):
                 self._panel(panel, metric, first=position % COLUMNS == 0)
             for panel in axes[len(main) :]:
                 panel.set_axis_off()
+            style.write_note(axes[0], NOTE + TESTED * bool(len(self._tests)))
             return style.figure_of(axes[0])
 
     def _panel(self, ax: "Axes", metric: SummaryMetric, *, first: bool) -> None:
@@ -189,10 +190,15 @@ class CompareResult(Result):
                 ax.errorbar(row["value"], y, xerr=ends, fmt=marker, color=colour, elinewidth=0.9, ms=3.5, label=name)
         ax.set_yticks(range(len(self.models)), self.models if first else [""] * len(self.models))
         ax.set_ylim(len(self.models) - 0.4, -0.6)
+        ax.locator_params(axis="x", nbins=3)  # numbers such as 0.475 run into one another where there are more
         ax.set_title(f"{metric.name} {ARROWS[metric.better]}", loc="left", fontsize=style.points(7))
 
 
 ARROWS = {HIGHER: "↑", LOWER: "↓", 0: ""}
+NOTE = (
+    "Values with 95 % intervals, where there are any: ↑ higher is better, ↓ lower. Every panel has a scale of its own."
+)
+TESTED = " Whether models differ is what the paired tests in tests.csv say."
 
 
 def _estimate(values: np.ndarray, *, shares: bool) -> dict[str, Any]:
