@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+TICKS = 8  # of an axis, about
+PANELS_PER_PAGE = 8
 POINTS = 1000  # a curve of more is thinned: print shows no more, and a PDF of every mini-batch would be huge
 
 
@@ -122,29 +124,29 @@ class Dynamics(Comparison[RunDynamics]):
             return style.figure_of(axes[0])
 
     def figures(self) -> dict[str, "Figure"]:
-        """The curves, the weight norms (Figure 2), the same relative to their start, exponents (Figure 7) if any."""
-        drawn = {"figure": self.figure(), "norms": self.norms_figure()}
-        drawn["norms_relative"] = self.norms_figure(relative=True)
-        return drawn | {"p": self.p_figure()} if self.with_exponents() else drawn
+        """The curves, the weight norms (Figure 2), the same relative to their start, exponents (Figure 7) if any.
+
+        Many runs have several pages of panels.
+        """
+        drawn = {"figure": self.figure()}
+        for name, relative in (("norms", False), ("norms_relative", True)):
+            for suffix, runs, words in style.pages(self.results, PANELS_PER_PAGE, "Runs"):
+                drawn[f"{name}{suffix}"] = _norms_page(runs, words, relative=relative)
+        exponents = self.with_exponents()
+        for suffix, runs, words in style.pages(exponents, PANELS_PER_PAGE, "Runs") if exponents else ():
+            drawn[f"p{suffix}"] = _exponents_page(runs, words, self.layer)
+        return drawn
 
     def norms_figure(self, *, relative: bool = False) -> "Figure":
         """Weight norms of every layer over mini-batches or epochs, a panel per run.
 
         relative: in doublings since the start, which show how layers of very different norms change.
         """
-        with style.paper_style():
-            axes = _grid(len(self.results), "L2 norm of the weight" + " / initial norm" * relative)
-            runs = zip(axes, self.results, strict=True)
-            _write_names(axes, [_draw_norms(ax, run, relative=relative) for ax, run in runs])
-            return style.figure_of(axes[0])
+        return _norms_page(self.results, "", relative=relative)
 
     def p_figure(self) -> "Figure":
         """p of each kernel of one layer over epochs, a panel per run that has exponents."""
-        runs = self.with_exponents()
-        with style.paper_style():
-            axes = _grid(len(runs), "exponent p of each kernel")
-            _write_names(axes, [_draw_exponents(ax, run, self.layer) for ax, run in zip(axes, runs, strict=True)])
-            return style.figure_of(axes[0])
+        return _exponents_page(self.with_exponents(), "", self.layer)
 
     def with_exponents(self) -> list[RunDynamics]:
         """The runs of networks that have exponents."""
@@ -237,6 +239,22 @@ def _grid(count: int, ylabel: str) -> list["Axes"]:
     return axes[:count]
 
 
+def _norms_page(runs: Sequence[RunDynamics], words: str, *, relative: bool) -> "Figure":
+    with style.paper_style():
+        axes = _grid(len(runs), "L2 norm of the weight" + " / initial norm" * relative)
+        style.write_note(axes[0], words)
+        _write_names(axes, [_draw_norms(ax, run, relative=relative) for ax, run in zip(axes, runs, strict=True)])
+        return style.figure_of(axes[0])
+
+
+def _exponents_page(runs: Sequence[RunDynamics], words: str, layer: str | None) -> "Figure":
+    with style.paper_style():
+        axes = _grid(len(runs), "exponent p of each kernel")
+        style.write_note(axes[0], words)
+        _write_names(axes, [_draw_exponents(ax, run, layer) for ax, run in zip(axes, runs, strict=True)])
+        return style.figure_of(axes[0])
+
+
 def _draw_accuracy(ax: "Axes", runs: Sequence[RunDynamics], *, first: int = 0) -> None:
     _draw_curves(ax, runs, "accuracy", first=first, factor=100)
     ax.set(xlabel="epoch", ylabel="accuracy in %")
@@ -245,10 +263,11 @@ def _draw_accuracy(ax: "Axes", runs: Sequence[RunDynamics], *, first: int = 0) -
 
 
 def _draw_curves(ax: "Axes", runs: Sequence[RunDynamics], quantity: str, *, first: int = 0, factor: int = 1) -> None:
-    """Test solid and training dashed, each run in its colour with its name at the end of its test curve."""
+    """Test solid and training dashed, each run in a colour of its own with its name at the end of its test curve."""
     ends = []
-    for position, run in enumerate(runs, start=first):
-        colour = style.CYCLE[position % len(style.CYCLE)]
+    cycle = [style.CYCLE[i % len(style.CYCLE)] for i in range(first, first + len(runs))]
+    colours: Sequence[style.Colour] = style.depths(len(runs)) if len(runs) > len(style.CYCLE) else cycle
+    for colour, run in zip(colours, runs, strict=True):
         epochs, test = run.records["epoch"], factor * run.records[f"test_{quantity}"]
         training = factor * run.records[f"train_{quantity}"]
         ax.plot(epochs, training, _line(epochs, dash="--", mark="x"), color=colour, lw=0.8, ms=4, alpha=0.7)
@@ -272,11 +291,17 @@ def _draw_norms(ax: "Axes", run: RunDynamics, *, relative: bool) -> list[style.E
         ax.plot(x, y, _line(x), color=colour)
         ends.append((x[-1], y[-1], layer, colour))
     if relative:  # a head grows fortyfold while kernels double: in doublings both are seen
-        ax.yaxis.set_major_formatter(lambda doublings, _: f"{2**doublings:.3g}×")
+        ax.yaxis.set_major_formatter(lambda doublings, _: _times(doublings, np.ptp(ax.get_ylim())))
     ax.set(xlabel=time)
     ax.set_title(run.label, loc="left")
     style.count_on_x(ax)
     return ends
+
+
+def _times(doublings: float, span: float) -> str:
+    """The factor that so many doublings are, with the digits that tell it from the next of an axis of this span."""
+    step = span / TICKS * np.log(2)
+    return f"{2**doublings:.{max(3, 1 + int(np.ceil(-np.log10(step))))}g}×"
 
 
 def _draw_exponents(ax: "Axes", run: RunDynamics, layer: str | None) -> list[style.End]:

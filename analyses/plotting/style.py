@@ -154,13 +154,13 @@ def write_note(ax: "Axes", text: str) -> None:
         figure.supxlabel("\n".join(lines), fontsize=points(6.5), color="0.25", x=0.01, ha="left")
 
 
-def pages(members: Sequence[M], most: int) -> list[tuple[str, Sequence[M], str]]:
+def pages(members: Sequence[M], most: int, noun: str = "Models") -> list[tuple[str, Sequence[M], str]]:
     """A long list in parts of at most `most`, as even as can be: a suffix for each figure's name, its part, words."""
     count = -(-len(members) // most)
     ends = [round(i * len(members) / count) for i in range(count + 1)]
     parts = []
     for i, (start, stop) in enumerate(pairwise(ends), start=1):
-        words = "" if count == 1 else f"Models {start + 1} to {stop} of {len(members)} (page {i} of {count})."
+        words = "" if count == 1 else f"{noun} {start + 1} to {stop} of {len(members)} (page {i} of {count})."
         parts.append((f"-{i}" if i > 1 else "", members[start:stop], words))
     return parts
 

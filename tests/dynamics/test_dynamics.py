@@ -159,6 +159,25 @@ def test_relative_norms_are_drawn_as_doublings(scs: Path) -> None:
     assert "norms_relative" in found.figures()
 
 
+def test_ticks_of_a_small_change_differ(tmp_path: Path) -> None:
+    small = LAYERS.replace(",5\n", ",5.0\n").replace(",6\n", ",5.05\n").replace(",4\n", ",5.1\n")
+    small = small.replace(",8\n", ",7.02\n").replace(",9\n", ",7.04\n")
+    figure = dynamics([make_run(tmp_path / "small", layers=small)]).norms_figure(relative=True)
+    figure.draw_without_rendering()
+    words = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert len(set(words)) == len(words) > 3
+
+
+def test_many_runs_have_colours_of_their_own_and_pages(tmp_path: Path) -> None:
+    found = dynamics([make_run(tmp_path / f"run{i}") for i in range(12)])
+    figures = found.figures()
+    assert list(figures) == ["figure", "norms", "norms-2", "norms_relative", "norms_relative-2", "p", "p-2"]
+    assert [len(figures[name].axes) for name in ("norms", "norms-2")] == [6, 6]
+    assert figures["norms-2"].get_supxlabel() == "Runs 7 to 12 of 12 (page 2 of 2)."
+    tests = [line for line in figures["figure"].axes[1].lines if line.get_linestyle() == "-"]
+    assert len({line.get_color() for line in tests}) == 12
+
+
 def test_no_exponents_no_figure(conv: Path) -> None:
     assert list(dynamics([conv]).figures()) == ["figure", "norms", "norms_relative"]
 
