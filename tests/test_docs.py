@@ -21,7 +21,7 @@ A_COMMAND = re.compile(rf"(?:[A-Z_]+=\S+ )*(?:scs-eval|{OTHERS})\b")
 PLACEHOLDERS = {
     "COMMAND": "models", "MODEL": "rohrer25k_conv", "NAME": "rohrer25k_conv", "PLAN": "scs-paper", "FILE": "weights.pt",
     "mine.pt": "mine.safetensors",
-    "FOLDER": "photographs", "DIR": "out",
+    "FOLDER": "synsets", "DIR": "out",
 }  # fmt: skip
 # What makes a command quick; of an option given twice the last counts.
 SMALLER = {
@@ -79,7 +79,8 @@ class Shown:
 
     @property
     def words(self) -> list[str]:
-        words = [PLACEHOLDERS.get(word, word) for word in shlex.split(self.line)]
+        line = re.sub(r"\$\(for .*?; done\)", "mine.pt", self.line)  # the shell makes names of checkpoints of it
+        words = [PLACEHOLDERS.get(word, word) for word in shlex.split(line)]
         return [word for word in words if word != "…"]
 
     @property
@@ -118,7 +119,8 @@ def test_the_command_line_takes_what_the_docs_show(
     shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "runs" / "scs").mkdir(parents=True)  # what a command before it would have made
-    (tmp_path / "photographs").mkdir()
+    for name in ("photographs", "synsets"):
+        (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path)
     command: click.Command = cli
     context = click.Context(cli, info_name="scs-eval")
@@ -165,6 +167,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         part.mkdir(parents=True, exist_ok=True)
         Image.fromarray((255 * pixels.permute(1, 2, 0)).round().byte().numpy()).save(part / f"{place}.png")
     (folder / "photographs").symlink_to(folder / "images" / "val")
+    (folder / "synsets").mkdir()
+    (folder / "synsets" / "n02123045").symlink_to(folder / "images" / "val" / "cat")  # ImageNet's tabby
     return folder
 
 
