@@ -150,4 +150,4 @@ def _signs(numbers: Tensor) -> Tensor:
 
 def _lengths(values: Tensor) -> Tensor:
     """(n, C, 1, 1) the length of each channel, at least a tiny number."""
-    return values.square().sum((2, 3), keepdim=True).sqrt().clamp(min=1e-300)
+    return values.square().sum((2, 3), keepdim=True).sqrt().clamp(min=torch.finfo(values.dtype).tiny)

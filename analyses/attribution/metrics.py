@@ -64,14 +64,14 @@ def max_sensitivity(
     δ is uniform in [−radius, radius] per value, x + δ is kept in [0, 1], and each image has the same δ. `explain` makes
     maps of images, `maps` are those of `images`. NaN where the map is 0 everywhere.
     """
-    draw, flat = torch.Generator().manual_seed(seed), maps.double().flatten(1)
-    worst = torch.zeros(len(images), dtype=torch.float64, device=flat.device)
+    draw, flat = torch.Generator().manual_seed(seed), maps.cpu().double().flatten(1)
+    worst = torch.zeros(len(images), dtype=torch.float64)
     for _ in range(samples):
         noise = torch.rand(images.shape[1:], generator=draw).to(images) * 2 - 1
-        moved = explain((images + radius * noise).clamp(0, 1)).double().flatten(1)
+        moved = explain((images + radius * noise).clamp(0, 1)).cpu().double().flatten(1)
         worst = torch.maximum(worst, (moved - flat).norm(dim=1))
     norm = flat.norm(dim=1)
-    return torch.where(norm > 0, worst / norm, torch.nan).cpu().numpy()
+    return torch.where(norm > 0, worst / norm, torch.nan).numpy()
 
 
 def _flat(maps: ArrayLike) -> Floats:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from scs_eval.analyses.core.precision import wide
 from scs_eval.errors import InputError
 
 
@@ -33,6 +34,7 @@ class TiedGaussians:
 
     def score(self, features: Tensor) -> Tensor:
         """(n,) minus the squared Mahalanobis distance of features (n, C) to the nearest mean; gradients go through."""
-        precision, means = self.precision.to(features.device), self.means.to(features.device)
-        centred = features.double()[:, None] - means
+        values = wide(features)
+        precision, means = (part.to(values.dtype).to(values.device) for part in (self.precision, self.means))
+        centred = values[:, None] - means
         return -((centred @ precision) * centred).sum(2).amin(1)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.analyses.core.model_state import device_of
+from scs_eval.analyses.core.precision import wide
 from scs_eval.analyses.core.validation import logits_of
 from scs_eval.analyses.detect.gaussians import TiedGaussians
 from scs_eval.analyses.detect.stages import captured, channel_means
@@ -29,11 +30,11 @@ def plain_scores(model: nn.Module, images: Tensor, *, noise: float, classes: int
     """(3, n) maximum softmax, energy (log Σ exp of the logits) and ODIN, on the CPU."""
 
     def odin(batch: Tensor) -> Tensor:
-        return (logits_of(model, batch, classes=classes).double() / ODIN_TEMPERATURE).log_softmax(1).amax(1)
+        return (wide(logits_of(model, batch, classes=classes)) / ODIN_TEMPERATURE).log_softmax(1).amax(1)
 
     moved = preprocessed(odin, images.to(device_of(model)), noise)
     with torch.no_grad():
-        logits = logits_of(model, images, classes=classes).double()
+        logits = wide(logits_of(model, images, classes=classes))
         scores = [logits.softmax(1).amax(1), logits.logsumexp(1), odin(moved).exp()]
     return torch.stack(scores).cpu()
 

@@ -106,7 +106,7 @@ def randomise_(module: nn.Module) -> None:
 
 
 def _normal_like(parameter: Tensor) -> Tensor:
-    values = parameter.detach().double().cpu()
+    values = parameter.detach().cpu().double()
     spread = values.std(correction=0).item()
     return values.mean() + spread * torch.randn(values.shape, dtype=torch.float64)
 

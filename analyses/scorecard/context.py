@@ -94,7 +94,7 @@ class CheckContext:
             trace = torch.full((settings.steps + 1, len(part)), -torch.inf, dtype=torch.float64)
 
             def callback(step: int, positions: Tensor, _points: Tensor, loss: Tensor) -> None:
-                trace[step, positions.cpu()] = loss.double().cpu()
+                trace[step, positions.cpu()] = loss.cpu().double()
 
             return *self._attack(part, settings, stop_early=False, callback=callback), trace
 
