@@ -19,6 +19,7 @@ KEPT_BYTES = 2**26  # of the maps that a result keeps: 16,384 of 32 pixels, 334 
 T = TypeVar("T")
 
 SHARE = 0.25  # of the free memory that we take for ourselves
+CPU_ROOM = 2**31  # bytes at most on a CPU, where larger batches are no faster
 MOST = 32  # at once, so that a progress bar moves and a CPU's cache is of use
 UNKNOWN = 2 * 2**30  # bytes, where a machine does not say how much is free
 WORDS = ("out of memory", "not enough memory", "can't allocate memory", "cannot allocate memory")
@@ -126,7 +127,10 @@ def fitting(model: nn.Module, image: Tensor, *, copies: int = 1) -> int:
 
     Only one goes through the network, so that what it takes to find out fits wherever one image does.
     """
-    room = SHARE * free_memory(device_of(model))
+    device = device_of(model)
+    room = SHARE * free_memory(device)
+    if device.type == "cpu":
+        room = min(room, CPU_ROOM)
     return max(1, min(MOST, int(room // (2 * copies * footprint(model, image)))))
 
 

@@ -215,6 +215,12 @@ def test_batches_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         assert fitting(model, one, copies=each) == count
 
 
+def test_batches_on_a_cpu_take_two_gigabytes_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "free_memory", lambda _: 1e12)
+    monkeypatch.setattr(batching, "footprint", lambda *_: 2**27)
+    assert fitting(nn.Linear(1, 1), torch.rand(1, 3, 10, 10)) == 8
+
+
 def test_free_memory_is_known() -> None:
     assert 2**20 < batching.free_memory(torch.device("cpu")) < 2**50
 
