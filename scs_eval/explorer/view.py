@@ -159,11 +159,12 @@ def _sum(model: "nn.Module", image: "Tensor", explained: _Explained, target: int
         return _left_out(model, image, explained.maps, target, find_method(method))
     modules = dict(model.named_modules())
     constant = sum(part.item() for name, part in parts.biases.items() if isinstance(modules.get(name), LogitLayer))
-    pixels = (parts.weights.double() * parts.inputs).sum().item()
+    pixels = (parts.weights.cpu().double() * parts.inputs.cpu()).sum().item()
     bias = sum(part.item() for part in parts.biases.values()) - constant
     residual = parts.logits.item() - pixels - bias - constant
     of_all = f" + {constant:.2f} logit bias (all classes)" if constant else ""
-    return f" = {pixels:.2f} from pixels + {bias:.2f} bias{of_all} + {residual:.0e} residual"
+    words = f" = {pixels:.2f} from pixels + {bias:.2f} bias{of_all} + {residual:.0e} residual"
+    return words.replace("-", "−")
 
 
 def _left_out(model: "nn.Module", image: "Tensor", maps: "Tensor", target: int, method: Method) -> str:
@@ -171,7 +172,7 @@ def _left_out(model: "nn.Module", image: "Tensor", maps: "Tensor", target: int, 
         whole = totals(model, image, torch.tensor([target]), method, MapOptions())
     if whole is None:
         return ""
-    share = ratio((whole - maps.double().sum()).abs().numpy(), whole.abs().numpy()).item()
+    share = ratio((whole - maps.cpu().double().sum()).abs().numpy(), whole.abs().numpy()).item()
     return f"; the map leaves out {percent(share)} of the {method.adds_up_to}"
 
 

@@ -217,7 +217,7 @@ def test_what_makes_a_logit_adds_up(name):
     result = contributions(name, load_data("sample", n=2))
     entries = entries_of({"contributions": side_by_side([result], label="one")})
     for entry in entries:
-        logit, parts = entry.predictions[0].adds_up.removeprefix("logit ").split(" = ")
+        logit, parts = entry.predictions[0].adds_up.replace("−", "-").removeprefix("logit ").split(" = ")
         assert sum(float(part.split()[0]) for part in parts.split(" + ")) == pytest.approx(float(logit), abs=0.02)
 
 

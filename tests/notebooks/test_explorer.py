@@ -93,7 +93,7 @@ def test_colours_where_there_are_six_channels(explorer):
 def test_what_makes_the_logit_adds_up(explorer, name):
     """To the two digits that are shown of each part; B-cos networks add a constant to all logits."""
     set_all(explorer, method="wx", model=name, class_="ship")
-    (line,) = re.findall(r"logit (\S+) = (.+?)\.</p>", explorer.content)
+    (line,) = re.findall(r"logit (\S+) = (.+?)\.</p>", explorer.content.replace("−", "-"))
     parts = [part.split()[0] for part in line[1].split(" + ")]
     row = scs_eval.contributions(explorer.models[name], DATA.images[:1], [DATA.classes.index("ship")]).table().iloc[0]
     assert [float(part) for part in parts[:2]] == [round(row[key], 2) for key in ("contributions", "bias")]

@@ -252,4 +252,4 @@ def _sum_of(row: Any) -> str:
     if row["logit_bias"]:
         parts.append(f"{row['logit_bias']:.3g} logit bias (all classes)")
     parts.append(f"{row['residual']:.0e} left over{'' if row['complete'] else ': INCOMPLETE'}")
-    return f"logit {row['logit']:.3g} = {' + '.join(parts)}"
+    return f"logit {row['logit']:.3g} = {' + '.join(parts)}".replace("-", "−")
