@@ -29,8 +29,7 @@ SMALLER = {
     "corruptions": "-n 2", "detect": "-n 40", "faithfulness": "-n 1", "localisation": "-n 1 --data sample",
     "pgd": "-n 1 --no-scorecard", "saliency": "-n 1", "study": "--piece 1/300 --out out",
     "compare": "-n 40 --analyses accuracy,saliency,contributions",
-    "train": "--data images --epochs 2 --batch-size 4 --image-size 32 --eval-size 32 --eval-resize 32 "
-    "--out runs/scs --overwrite",
+    "train": "--data images --epochs 3 --batch-size 4 --image-size 32 --eval-size 32 --eval-resize 32 --overwrite",
 }  # fmt: skip
 # Minutes, a cluster, a page that waits for Ctrl-C, or no command of ours: where it is run, and by which words there.
 RUN_BY = {
@@ -53,6 +52,7 @@ RUN_BY = {
     r"scs-eval zoo train .*--cluster": ("tests/cli/test_slurm.py", "sbatch"),
     r"scs-eval zoo train": ("tests/training/test_training_runs.py", '"zoo", "train"'),
     r"scs-eval zoo collect": ("tests/training/test_collect.py", "collect"),
+    r"scs-eval search": ("tests/search/test_search.py", '"search"'),
     r"scs-eval train --resume": ("tests/training/test_training_runs.py", '"--resume"'),
     r"scs-eval train NAME --log": ("tests/training/test_trackers.py", "tensorboard"),
     r"scs-eval .*--plugin examples/": ("tests/plugins/test_examples.py", "examples"),
