@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -167,6 +168,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         part.mkdir(parents=True, exist_ok=True)
         Image.fromarray((255 * pixels.permute(1, 2, 0)).round().byte().numpy()).save(part / f"{place}.png")
     (folder / "photographs").symlink_to(folder / "images" / "val")
+    (folder / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "findings.md", folder / "docs")
     (folder / "synsets").mkdir()
     (folder / "synsets" / "n02123045").symlink_to(folder / "images" / "val" / "cat")  # ImageNet's tabby
     return folder
