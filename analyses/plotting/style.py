@@ -135,15 +135,21 @@ def wrapped(text: str, inches: float, size: float = CAPTION) -> list[str]:
     """A text of that size in lines that fit, by the width that its letters have on average in the user's font."""
     if not text.strip():
         return []
+    line = text.replace("\n", " ")
+    width = text_width(line, size)
+    letters = max(8, int(SURE * inches * len(line) / width))
+    return [part for line in text.split("\n") for part in textwrap.wrap(line, letters)]
+
+
+def text_width(line: str, size: float) -> float:
+    """Inches of a line of that size in the user's font."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of letters that the font does not have
-        line = text.replace("\n", " ")
-        width = text_to_path.get_text_width_height_descent(line, FontProperties(size=points(size)), False)[0] / 72
-    letters = max(8, int(SURE * inches * len(line) / width))
-    return [part for line in text.split("\n") for part in textwrap.wrap(line, letters)]
+        width, _, _ = text_to_path.get_text_width_height_descent(line, FontProperties(size=points(size)), False)
+    return float(width / 72)
 
 
 def write_note(ax: "Axes", text: str) -> None:

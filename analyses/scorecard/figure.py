@@ -1,5 +1,7 @@
 """The scorecard as a picture: a line per check, a column per model, a word in every cell."""
 
+import cmath
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,6 +25,7 @@ LOOKS = {
 }
 NAMES, LINE, PAD = 2.0, 0.115, 0.075  # inches: the checks' names, a line of text, above and below a line
 LETTER = 0.0445  # inches, a letter of a sentence on average
+SLANT, SLANTED = 50, 6  # degrees and points of names above narrow cells
 ALONE, WIDEST, FIGURE, NARROWEST = 1.2, 1.43, 0.75, 0.42  # inches of a cell; from FIGURE on it has room for its figure
 
 
@@ -55,12 +58,17 @@ def draw_scorecard(cards: "Sequence[Scorecard]", ax: "Axes | None" = None) -> "F
     ends = [_accuracies("curve at this ε", [card.reported_accuracy for card in cards], cell)]
     ends += [_accuracies("worst of all attacks", [card.robust_accuracy for card in cards], cell)]
     titles = [_title(card.label, cell) for card in cards]
-    head = 0.95 if cell < FIGURE else 0.08 + 0.13 * max(title.count("\n") + 1 for title in titles)
-    note = style.wrapped(style.note(_note(cards)), width, 6)
+    head = 0.08 + 0.13 * max(title.count("\n") + 1 for title in titles)
+    whole = width
+    if cell < FIGURE:
+        slanted = [cmath.rect(style.text_width(title, SLANTED), math.radians(SLANT)) for title in titles]
+        head = 0.15 + max(end.imag for end in slanted)
+        whole = max(width, *(_centre(column, cell) + 0.1 + end.real for column, end in enumerate(slanted)))
+    note = style.wrapped(style.note(_note(cards, figures=cell >= FIGURE)), width, 6)
     height = head + sum(row.height for row in (*rows, *ends)) + 0.16 + 0.105 * len(note)
-    with style.drawing(ax, width=width, height=height, rigid=True) as ax:
+    with style.drawing(ax, width=whole, height=height, rigid=True) as ax:
         ax.set_axis_off()
-        ax.set(xlim=(0, width), ylim=(height, 0))  # inches, from the top left
+        ax.set(xlim=(0, whole), ylim=(height, 0))  # inches, from the top left
         _draw_titles(ax, titles, cell, head)
         top = _draw_rows(ax, rows, cell, head)
         ax.plot([0, width], [top + 0.02] * 2, color="black", lw=0.6)
@@ -81,7 +89,9 @@ def _cell_text(check: Check, cell: float) -> str:
     """The verdict, and its figure where there is room: without what stands in brackets."""
     if cell < FIGURE or check.verdict == SKIPPED:
         return check.verdict
-    figure = check.figure.partition(" (")[0].replace(" points", " pts").replace(" of images", "")
+    figure = (
+        check.figure.partition(" (")[0].replace(" points", " pts").replace(" of images", "").replace(" of the rise", "")
+    )
     return f"{check.verdict}{'  ' if cell >= ALONE else chr(10)}{figure}"
 
 
@@ -102,11 +112,16 @@ def _title(name: str, cell: float) -> str:
 
 def _draw_titles(ax: "Axes", titles: Sequence[str], cell: float, head: float) -> None:
     for column, title in enumerate(titles):
-        centre = NAMES + (column + 0.5) * cell
+        centre = _centre(column, cell)
         if cell < FIGURE:
-            ax.text(centre - 0.03, head - 0.05, title, fontsize=style.points(6), rotation=50, rotation_mode="anchor")
+            at = {"rotation": SLANT, "rotation_mode": "anchor"}
+            ax.text(centre - 0.03, head - 0.05, title, fontsize=style.points(SLANTED), **at)
         else:
             ax.text(centre, head - 0.05, title, ha="center", va="bottom", fontsize=style.points(7), fontweight="bold")
+
+
+def _centre(column: int, cell: float) -> float:
+    return NAMES + (column + 0.5) * cell
 
 
 def _draw_rows(ax: "Axes", rows: Sequence[Row], cell: float, top: float) -> float:
@@ -135,15 +150,16 @@ def _draw_cell(ax: "Axes", box: tuple[float, float, float, float], verdict: str,
     )  # fmt: skip
 
 
-def _note(cards: "Sequence[Scorecard]") -> str:
-    """Where the checks were made, and what a point is worth."""
+def _note(cards: "Sequence[Scorecard]", *, figures: bool) -> str:
+    """Where the checks were made, and what a point is worth; figures: whether any are shown."""
     counts = sorted({len(card.right) for card in cards})
     distances = [f"{_distance(card)}" for card in cards]
     where = distances[0] if len(set(distances)) == 1 else f"{', '.join(distances)} (in this order)"
     sentence = f"{cards[0].norm.replace('linf', 'L∞').replace('l2', 'L2')}, ε = {where}. "
-    sentence += (
-        f"{' to '.join(map(str, counts))} images, each worth {100 / counts[0]:.2g} in points of accuracy (pts). "
-    )
+    images = f"{' to '.join(map(str, counts))} images"
+    if not figures:
+        return f"{sentence}{images}; the figures of checks are in scorecard.csv."
+    sentence += f"{images}, each worth {100 / counts[0]:.2g} in points of accuracy (pts). "
     sentence += "Points: robust accuracy under the other attack minus the curve's, so + is weaker."
     return sentence + " [95 % interval]."
 
