@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 FEWEST = 4  # methods besides the controls: fewer have hardly an order
 RESAMPLES, SEED = 1000, 0
+TIE = 1e-5  # maps are in single precision, and some numbers are sums of thousands of values
 FORGETS = "spearman_absolute"  # of the cascade: nearer 0 is better, which the random map is by construction
 AGREEMENT_TABLES = ("agreement", "ranks", "controls")
 ALIKE = ("spearman_signed", "ssim")  # the cascade's other measures of the same maps
@@ -83,9 +84,8 @@ class Agreement:
         counts = np.concatenate([np.ones((1, n)), draws])
         there = np.isfinite(values)
         number = counts @ there.T
-        return np.divide(
-            counts @ np.where(there, values, 0).T, number, out=np.full_like(number, np.nan), where=number > 0
-        )
+        sums = counts @ np.where(there, values, 0).T
+        return without_rounding(np.divide(sums, number, out=np.full_like(number, np.nan), where=number > 0))
 
     @cached_property
     def _ranks(self) -> dict[str, Floats]:
@@ -156,6 +156,21 @@ class Agreement:
         """With what the rows are about."""
         models = ", ".join(result.label for result in self.results)
         return pd.DataFrame(rows).assign(methods=len(self.own_methods), models=models)
+
+
+def without_rounding(values: Floats) -> Floats:
+    """Neighbours along the last axis that differ by less than TIE of the largest |value| made equal; NaN stays.
+
+    Some methods are the same by some metrics (gradient and input × gradient by infidelity): that is no order.
+    """
+    order = np.argsort(values, axis=-1)  # NaN last
+    ordered = np.take_along_axis(values, order, -1)
+    apart = np.diff(ordered, axis=-1) > TIE * np.abs(np.nan_to_num(values)).max(-1, keepdims=True)
+    begins = np.concatenate([np.ones_like(apart[..., :1]), apart | np.isnan(ordered[..., 1:])], axis=-1)
+    first = np.maximum.accumulate(np.where(begins, np.arange(values.shape[-1]), 0), axis=-1)
+    level = np.empty_like(values)
+    np.put_along_axis(level, order, np.take_along_axis(ordered, first, -1), -1)
+    return level
 
 
 def _correlation(first: Floats, second: Floats) -> Floats:

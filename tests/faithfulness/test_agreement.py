@@ -13,7 +13,7 @@ from torch import nn
 from scs_eval.analyses.core.result import side_by_side
 from scs_eval.analyses.core.storage import load_result
 from scs_eval.analyses.faithfulness import FaithfulnessOptions, faithfulness
-from scs_eval.analyses.faithfulness.agreement import Agreement
+from scs_eval.analyses.faithfulness.agreement import Agreement, without_rounding
 from scs_eval.analyses.faithfulness.result import FaithfulnessComparison, FaithfulnessResult
 
 METHODS = ("grad", "ixg", "gradcam", "normgrad")
@@ -40,11 +40,12 @@ def both(results: list[FaithfulnessResult]) -> FaithfulnessComparison:
 
 
 def test_correlations_are_scipys(both: FaithfulnessComparison) -> None:
+    """Of numbers without the digits that rounding makes: gradient and input × gradient have one infidelity."""
     table = both.tables()["agreement"].set_index(["metric", "other"])["correlation"]
     signs = {"deletion": -1, "insertion": 1, "infidelity": -1, "road": -1, "saco": 1, "sparseness": 1}
     for one, other in combinations(signs, 2):
         wanted = [
-            spearmanr(*(signs[name] * result.all_scores[name][:4].mean(1) for name in (one, other))).statistic
+            spearmanr(*(signs[name] * result.all_scores[name][:4].mean(1).round(6) for name in (one, other))).statistic
             for result in both.results
         ]
         assert table[one, other] == pytest.approx(np.nanmean(wanted))
@@ -130,3 +131,21 @@ def test_correlations_that_may_be_none_have_no_colour(both: FaithfulnessComparis
     assert 0 < len(sure) < len(table)
     (image,) = both.figures()["agreement"].axes[0].images
     assert np.isfinite(np.ma.filled(image.get_array(), np.nan)).sum() == 2 * len(sure)  # above and below the diagonal
+
+
+def test_what_differs_by_rounding_alone_is_no_order() -> None:
+    nan = float("nan")
+    values = np.array([[0.2, 0.1 + 1e-8, 0.1, nan, 0.1 + 2e-8], [3, 1, 2, 4, 5], [nan] * 5])
+    wanted = np.array([[0.2, 0.1, 0.1, nan, 0.1], [3, 1, 2, 4, 5], [nan] * 5])
+    np.testing.assert_array_equal(without_rounding(values), wanted)
+    assert rankdata(-without_rounding(values)[1]).tolist() == [3, 5, 4, 2, 1]
+
+
+def test_methods_that_a_metric_cannot_tell_apart_share_their_rank() -> None:
+    """Of a network without biases input × gradient and W(x) are the same map, made in different ways."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 5, 3, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(180, 4, bias=False)).eval()
+    images, few = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0)), FaithfulnessOptions(steps=4)
+    result = faithfulness(model, images, classes=list("abcd"), methods=(*METHODS, "wx"), options=few)
+    ranks = result.tables()["ranks"].set_index("method")["rank"]
+    assert ranks["ixg"] == ranks["wx"]
