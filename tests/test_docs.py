@@ -53,6 +53,7 @@ RUN_BY = {
     r"scs-eval zoo train .*--cluster": ("tests/cli/test_slurm.py", "sbatch"),
     r"scs-eval zoo train": ("tests/training/test_training_runs.py", '"zoo", "train"'),
     r"scs-eval zoo collect": ("tests/training/test_collect.py", "collect"),
+    r"scs-eval localisation before=": ("tests/training/test_ramp.py", "start-epoch1.safetensors"),
     r"scs-eval search": ("tests/search/test_search.py", '"search"'),
     r"scs-eval train --resume": ("tests/training/test_training_runs.py", '"--resume"'),
     r"scs-eval train NAME --log": ("tests/training/test_trackers.py", "tensorboard"),
