@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from scs_eval.benchmarks.contest import Settings
+from scs_eval.models.layers.kernels import fused
 
 PACKAGES = ("torch", "torchvision", "captum", "torchattacks", "foolbox", "quantus", "bcos")
 
 
 def conditions(settings: Settings) -> dict[str, Any]:
-    """Processor, threads, versions, rounds, precision, and how busy the machine was just before."""
+    """Processor, threads, versions, rounds, precision, how layers are computed, and how busy the machine just was."""
     versions = {name: _version(name) for name in PACKAGES}
     return {
         "cpu": _processor(),
@@ -21,6 +22,7 @@ def conditions(settings: Settings) -> dict[str, Any]:
         "rounds": settings.rounds,
         "batch": settings.batch,
         "precision": "float32",
+        "layers": "torch's operations" if fused.LIBRARY is None else "compiled passes",
         "python": platform.python_version(),
         "versions": {name: number for name, number in versions.items() if number is not None},
         "load": round(load(), 2),

@@ -1,7 +1,7 @@
-"""A comparison of two networks against its analyses run one by one, each by its own command: what is shared is saved.
+"""A comparison, and a study, against their analyses run one by one, each by its own command: what is shared is saved.
 
-Whole commands, as they are typed, with the sizes that a comparison has by itself: programs start, networks are loaded,
-tables and figures are written, the page of the comparison included.
+Whole commands, as they are typed, with the sizes that a comparison or a study has by itself: programs start, networks
+are loaded, tables and figures are written, the page of all included.
 """
 
 import os
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from scs_eval.analyses.catalogue import compared
 from scs_eval.analyses.compare import compare
+from scs_eval.analyses.study.plan import read_plan
 from scs_eval.benchmarks.contest import Growth, Say, Settings, Target, contest, grow
 from scs_eval.data import load_data
 
@@ -22,32 +23,41 @@ SUITE = "together"
 MODELS = ("rohrer100k_scs", "rohrer100k_conv")
 POOL = 1000  # images of a comparison, from which its analyses take theirs
 EPS = "0.5/255:8/255:16"  # of a comparison
+STUDY = "scs-paper"
 ROUNDS = 1  # it takes minutes
 GROWING = ("rohrer25k_conv", "rohrer25k_scs", "rohrer47k_conv", "rohrer47k_scs")
 COMMAND = (sys.executable, "-m", "scs_eval")
 
 
 def targets(settings: Settings, say: Say) -> Iterator[Target]:
-    """The one line of the table."""
+    """A comparison of two networks, and a quick study of all that its plan names."""
+    why = "by the catalogue's costs nearly all of it is attacks and noise of one network, of no use to another"
+    yield _against(("compare", *MODELS), alone(), settings, why)
+    why = "its parts share the maps of the networks that are in two of them; the attacks are each network's own"
+    yield _against(("study", STUDY, "--quick"), studied_alone(), settings, why)
+
+
+def _against(words: tuple[str, ...], apart: Sequence[tuple[str, ...]], settings: Settings, why: str) -> Target:
+    """One command against several."""
     with tempfile.TemporaryDirectory() as folder:
         outs = (Path(folder) / f"{number}" / "results" for number in count())
+
+        def run_apart() -> None:
+            for others in apart:
+                _run(*others, out=next(outs), threads=settings.threads)
+
         seconds = contest(
-            {
-                "ours": lambda: _run("compare", *MODELS, out=next(outs), threads=settings.threads),
-                "theirs": lambda: _run_alone(outs, threads=settings.threads),
-            },
-            rounds=min(ROUNDS, settings.rounds),
-            warmup=0,
-        )
-    yield Target(
-        suite=SUITE, what=f"compare {' '.join(MODELS)}", against="its analyses run alone, in sum", goal=0.8,
-        faster=False, ours=seconds["ours"], theirs=seconds["theirs"],
-        why="by the catalogue's costs nearly all of it is attacks and noise of one network, of no use to another",
+            {"ours": lambda: _run(*words, out=next(outs), threads=settings.threads), "theirs": run_apart},
+            rounds=min(ROUNDS, settings.rounds), warmup=0,
+        )  # fmt: skip
+    return Target(
+        suite=SUITE, what=" ".join(words), against="its analyses run alone, in sum", goal=0.8, faster=False,
+        ours=seconds["ours"], theirs=seconds["theirs"], why=why,
     )  # fmt: skip
 
 
 def alone() -> list[tuple[str, ...]]:
-    """The words of each command; what has none of its own is a comparison of it alone."""
+    """The words of a command for each analysis of a comparison; what has none of its own is compared alone."""
     commands: list[tuple[str, ...]] = []
     for name, entry in compared().items():
         if not entry.command:
@@ -58,9 +68,17 @@ def alone() -> list[tuple[str, ...]]:
     return commands
 
 
-def _run_alone(outs: Iterator[Path], *, threads: int) -> None:
-    for words in alone():
-        _run(*words, out=next(outs), threads=threads)
+def studied_alone() -> list[tuple[str, ...]]:
+    """The words of a command for each analysis of each part of the quick study."""
+    plan = read_plan(STUDY).quickened()
+    commands: list[tuple[str, ...]] = []
+    for part in plan.parts:
+        for name, size in part.sizes.items():
+            attacks = ("--eps", plan.eps, *(() if part.needs_twins else ("--no-scorecard",))) if name == "pgd" else ()
+            for models, weights in ((part.models, ()), (part.untrained, ("--weights", "none"))):
+                if models:
+                    commands.append((name, *models, *attacks, *weights, "-n", str(size)))
+    return commands
 
 
 def _run(*words: str, out: Path, threads: int) -> None:

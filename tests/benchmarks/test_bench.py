@@ -13,6 +13,7 @@ from closeness import close
 
 from scs_eval.analyses.catalogue import compared
 from scs_eval.analyses.core.result import load_result
+from scs_eval.analyses.study.plan import read_plan
 from scs_eval.benchmarks import (
     attacks,
     autoattack,
@@ -132,7 +133,7 @@ def test_command_writes_table_figure_and_conditions(monkeypatch, tmp_path):
     assert "not installed" in done.output
     assert {"table.csv", "figure.png", "conditions.csv", "run.json"} <= {path.name for path in out.iterdir()}
     conditions = (out / "conditions.csv").read_text()
-    assert all(word in conditions for word in ("cpu", "threads", "torch", "rounds"))
+    assert all(word in conditions for word in ("cpu", "threads", "torch", "rounds", "layers"))
 
 
 def test_a_saved_result_comes_back(tmp_path):
@@ -230,6 +231,16 @@ def test_a_comparison_is_timed_against_every_analysis_it_makes():
         flags = {flag for option in known[name].params for flag in option.opts}
         assert {word for word in words if word.startswith("-")} <= flags
         assert entry.size is None or str(entry.size) in words
+
+
+def test_a_study_is_measured_against_all_of_its_analyses():
+    commands, plan = together.studied_alone(), read_plan(together.STUDY).quickened()
+    kinds = [(part.models != ()) + (part.untrained != ()) for part in plan.parts]
+    assert len(commands) == sum(len(part.sizes) * kind for part, kind in zip(plan.parts, kinds, strict=True)) > 3
+    for name, *words in commands:
+        options = cli.get_command(None, name).params
+        flags = {flag for option in options for flag in (*option.opts, *option.secondary_opts)}
+        assert {word for word in words if word.startswith("-")} <= flags
 
 
 def test_why_a_target_is_missed_stands_beside_those_that_are():
