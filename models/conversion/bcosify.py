@@ -32,6 +32,8 @@ def set_b(model: nn.Module, b: float) -> None:
         raise InputError(f"expected B of at least 1 (1 is a linear layer), got {b}")
     for layer in _bcos_layers(model):
         layer.b = b
+        if layer.learned_b is not None:
+            layer.learned_b.data.fill_(b)
 
 
 def current_b(model: nn.Module) -> float:
@@ -68,8 +70,15 @@ def described_as(description: str, model: nn.Module) -> str:
     if not content.get("spec", {}).get("same_function") or content["spec"]["layer"] != "bcos":
         return description
     constants = [module.constants for module in model.modules() if isinstance(module, Encoded)]
-    now = {"b": current_b(model), "constants": constants[0] if constants else 1.0}
+    now = {"constants": constants[0] if constants else 1.0}
+    if not content["spec"].get("learn_b"):  # of those that learn it the weights say it
+        now["b"] = current_b(model)
     return json.dumps({**content, "spec": {**content["spec"], **now}})
+
+
+def learning_layers(model: nn.Module) -> list[BcosConv2d | BcosLinear]:
+    """The layers that learn their B."""
+    return [layer for layer in _bcos_layers(model) if layer.learned_b is not None]
 
 
 def _bcos_layers(model: nn.Module) -> Iterator[BcosConv2d | BcosLinear]:

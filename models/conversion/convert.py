@@ -70,6 +70,7 @@ def convert(
     b: float = 2.0,
     classifier_first: bool = False,
     same_function: bool = False,
+    learn_b: bool = False,
     keep_weights: bool = False,
     seed: int = 0,
 ) -> nn.Module:
@@ -83,7 +84,7 @@ def convert(
     torch.Size([2, 10])
     """
     options = {"norm": norm, "activation": activation, "classifier_first": classifier_first}
-    spec = ConversionSpec(layer=layer, b=b, same_function=same_function, **options)  # type: ignore[arg-type]
+    spec = ConversionSpec(layer=layer, b=b, same_function=same_function, learn_b=learn_b, **options)  # type: ignore[arg-type]
     result = conversion(model, spec, keep_weights=keep_weights, seed=seed)
     if result.unconverted:
         warnings.warn(f"not converted: {summarise(result.unconverted)}", stacklevel=2)

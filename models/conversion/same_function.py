@@ -41,9 +41,9 @@ def same_function_rules(spec: ConversionSpec, *, sees_rgb: bool) -> list[SwapRul
     return [
         *encoded,
         SwapRule((nn.BatchNorm2d,), _batch_norm, is_exactly),
-        SwapRule((nn.Conv2d,), lambda conv: _convolution(conv, spec.b), is_exactly),
+        SwapRule((nn.Conv2d,), lambda conv: _convolution(conv, spec), is_exactly),
         SwapRule((nn.MultiheadAttention,), _attention, is_exactly),
-        SwapRule((nn.Linear,), lambda linear: _linear(linear, spec.b), is_equivalent),
+        SwapRule((nn.Linear,), lambda linear: _linear(linear, spec), is_equivalent),
         SwapRule((nn.LayerNorm,), _token_norm),
         SwapRule((nn.GroupNorm,), _group_norm, is_exactly),
         SwapRule(SMOOTH, DynamicActivation, is_exactly),
@@ -58,16 +58,16 @@ def hold_attention(root: nn.Module) -> None:
                 setattr(module, name, nn.Sequential(old, HeldFactor()))
 
 
-def _convolution(conv: nn.Conv2d, b: float) -> BcosConv2d:
+def _convolution(conv: nn.Conv2d, spec: ConversionSpec) -> BcosConv2d:
     inputs = 6 if conv.in_channels == 3 else conv.in_channels
     shape = (inputs, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups)
-    kept = {"unit_norm": False, "bias": conv.bias is not None, "dtype": conv.weight.dtype}
-    return BcosConv2d(*shape, padding_mode=conv.padding_mode, b=b, **kept)  # type: ignore[arg-type]
+    kept = {"unit_norm": False, "bias": conv.bias is not None, "learn_b": spec.learn_b, "dtype": conv.weight.dtype}
+    return BcosConv2d(*shape, padding_mode=conv.padding_mode, b=spec.b, **kept)  # type: ignore[arg-type]
 
 
-def _linear(linear: nn.Linear, b: float) -> BcosLinear:
-    kept = {"unit_norm": False, "bias": linear.bias is not None, "dtype": linear.weight.dtype}
-    return BcosLinear(linear.in_features, linear.out_features, b=b, **kept)  # type: ignore[arg-type]
+def _linear(linear: nn.Linear, spec: ConversionSpec) -> BcosLinear:
+    kept = {"unit_norm": False, "bias": linear.bias is not None, "learn_b": spec.learn_b, "dtype": linear.weight.dtype}
+    return BcosLinear(linear.in_features, linear.out_features, b=spec.b, **kept)  # type: ignore[arg-type]
 
 
 def _normalize(old: Normalize) -> Normalize:

@@ -21,6 +21,7 @@ class ConversionSpec:
     same_function: with the weights kept, the network computes what it did before: B-cos layers (at b = 1) keep lengths
         and biases of their kernels, norms and activations a dynamic-linear form; SCS layers start with p = 1 and a q so
         large that they are linear but for a gain, and get a gain for each channel.
+    learn_b: a same_function B-cos network whose layers learn their B.
     constants: of a same_function B-cos network, how much is left of the input's mean; what is gone of it is there of
         the logit bias log(1/(C-1)). Fine-tuning takes it from 1 to 0.
     classifier_first: apply the classifier at every pixel of the last feature map and average the logits.
@@ -32,6 +33,7 @@ class ConversionSpec:
     b: float = 2.0
     classifier_first: bool = False
     same_function: bool = False
+    learn_b: bool = False
     constants: float = 1.0
 
     def __post_init__(self) -> None:
@@ -43,6 +45,8 @@ class ConversionSpec:
             raise InputError(
                 "the same function is kept by B-cos or SCS layers that keep norms, activations and the head"
             )
+        if self.learn_b and not (self.same_function and self.layer == "bcos"):
+            raise InputError("B is learned by B-cos layers that keep the function (--layer bcos --same-function)")
         if not 0 <= self.constants <= 1 or (self.constants < 1 and not self.same_function):
             raise InputError(f"constants: expected 0 to 1 with same_function, else 1, got {self.constants}")
         if not (math.isfinite(self.b) and self.b >= 1):

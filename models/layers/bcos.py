@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from scs_eval.models.explain.checkpointing import marked
 from scs_eval.models.explain.dynamic_linear import explaining
-from scs_eval.models.layers.convolution import lengths, prepare, unit_kernels
-from scs_eval.models.layers.kernels.bcos import BcosSettings, aligned, largest
+from scs_eval.models.layers.convolution import lengths, patch_energy, per_channel, prepare, unit_kernels
+from scs_eval.models.layers.kernels.bcos import EPS, BcosSettings, aligned, largest
 from scs_eval.models.layers.kernels.dispatch import aligned_convolution
+from scs_eval.models.layers.learned_b import learned_exponent, learns, take_learned_b, with_exponent
 from scs_eval.models.layers.scs import PaddingMode, Size
 
 
@@ -26,7 +27,7 @@ class BcosConv2d(nn.Conv2d):
     `scale` is the paper's γ (C.1.1). The weight is (O · max_out, C/groups, kh, kw), the kernels of a unit side by side.
     State dicts with `linear.weight`, the published layout, load as well. With unit_norm=False the kernel keeps its
     length, y = γ · ‖w‖ · u · (|u| / ‖patch‖)^(B-1), and with `bias` it keeps its bias: at B = 1 a convolution, from
-    which B-cosification starts (Arya et al. 2024).
+    which B-cosification starts (Arya et al. 2024). With learn_b, training moves B, of which `b` is the start.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class BcosConv2d(nn.Conv2d):
         scale: float = 1.0,
         unit_norm: bool = True,
         bias: bool = False,
+        learn_b: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -55,14 +57,23 @@ class BcosConv2d(nn.Conv2d):
             in_channels, kernels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, **factory
         )
         self.b, self.max_out, self.scale, self.unit_norm = b, max_out, scale, unit_norm
+        self.learned_b = learned_exponent(self, b, **factory) if learn_b else None
         self.register_load_state_dict_pre_hook(accept_published_key)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) to (N, O, h, w)."""
         x, at = prepare(x, self)
         y = aligned_convolution(x, unit_kernels(self.weight), BcosSettings(at, self.b, self.max_out, self.scale))
+        if self.learned_b is not None and learns(self):
+            with torch.no_grad():
+                norm = (patch_energy(x, at, as_published=True) + EPS).sqrt()
+            y = with_exponent(y, self.scale * per_channel(norm, y.shape[-3]), self.b, self.learned_b)
         y = y if self.unit_norm else y * lengths(self.weight)[:, None, None]
         return y if self.bias is None else y + self.bias[:, None, None]
+
+    def constrain_(self) -> None:
+        """Compute with the B that was learned; called after an optimiser's step."""
+        take_learned_b(self)
 
     def extra_repr(self) -> str:
         """The convolution and B."""
@@ -86,12 +97,15 @@ class BcosLinear(nn.Linear):
         scale: float = 1.0,
         unit_norm: bool = True,
         bias: bool = False,
+        learn_b: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         _check(b, max_out, unit_norm=unit_norm, bias=bias)
-        super().__init__(in_features, out_features * max_out, bias=bias, device=device, dtype=dtype)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        super().__init__(in_features, out_features * max_out, bias=bias, **factory)
         self.b, self.max_out, self.scale, self.unit_norm = b, max_out, scale, unit_norm
+        self.learned_b = learned_exponent(self, b, **factory) if learn_b else None
         self.register_load_state_dict_pre_hook(accept_published_key)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -100,9 +114,16 @@ class BcosLinear(nn.Linear):
         if self.b != 1:
             norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True) + 1e-12
             out = marked(aligned(out, norm, self.b), explaining())
+        if self.learned_b is not None and learns(self):
+            norm = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True) + 1e-12
+            out = with_exponent(out, norm, self.b, self.learned_b)
         out = out if self.scale == 1 else out * self.scale
         out = out if self.unit_norm else out * lengths(self.weight)
         return out if self.bias is None else out + self.bias
+
+    def constrain_(self) -> None:
+        """Compute with the B that was learned; called after an optimiser's step."""
+        take_learned_b(self)
 
     def extra_repr(self) -> str:
         """The linear layer and B."""

@@ -155,5 +155,5 @@ def held(parameter: Tensor, low: float | None, high: float | None) -> Tensor:
 def constrain_(model: nn.Module) -> None:
     """Let every layer of `model` that limits its parameters put them back within the limits."""
     for module in model.modules():
-        if isinstance(module, SharpenedSDP2d):
-            module.constrain_()
+        if callable(constrain := getattr(module, "constrain_", None)):
+            constrain()

@@ -28,7 +28,7 @@ def make_optimizer(recipe: Recipe, model: nn.Module) -> Optimizer:
 
 
 def _groups(recipe: Recipe, model: nn.Module) -> list[dict[str, Any]]:
-    """The parameters by learning rate: kernels where the optimiser treats them apart, p and q, and all others first.
+    """The parameters by learning rate: kernels where the optimiser treats them apart, p, q and B, and all others first.
 
     A recipe that makes no difference between them gets one group.
     """
@@ -37,7 +37,7 @@ def _groups(recipe: Recipe, model: nn.Module) -> list[dict[str, Any]]:
         leaf = name.rpartition(".")[2]
         if recipe.optimizer == "muon" and parameter.ndim == 4 and leaf == "weight":
             kernels.append(parameter)
-        elif recipe.exponent_lr != 1 and leaf in ("p", "log_q"):
+        elif recipe.exponent_lr != 1 and leaf in ("p", "log_q", "learned_b"):
             exponents.append(parameter)
         else:
             others.append(parameter)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from scs_eval.errors import InputError
-from scs_eval.models.conversion.bcosify import additive_parameters, set_b, set_constants
+from scs_eval.models.conversion.bcosify import additive_parameters, learning_layers, set_b, set_constants
 from scs_eval.models.layers import BcosConv2d, BcosLinear, ChannelGain, SCS2d
 from scs_eval.models.layers.norms import _Norm
 from scs_eval.training.ramp_paths import BcosPath, Path, ScsPath
@@ -20,7 +20,7 @@ NORMS = (_Norm, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
 
 
 class Ramp:
-    """How far a network has come, from 0 to 1 in `recipe.ramp_epochs`; weights, p and q are learned besides.
+    """How far a network has come, from 0 to 1 in `recipe.ramp_epochs`; weights, p, q and learned B move besides.
 
     Powers of a cosine shrink responses. Norms make up for that; in a network without any, each layer does, as far as
     its response to `images` at the start tells, which must be the same in every process.
@@ -30,6 +30,7 @@ class Ramp:
         self.model, self.b = model, recipe.ramp_b
         self.steps = max(1, round(recipe.ramp_epochs * steps_per_epoch))
         self.bcos = any(isinstance(module, BcosConv2d | BcosLinear) for module in model.modules())
+        self.learning = learning_layers(model)
         self.paths = list(_bcos_paths(model, images, self.b) if self.bcos else _scs_paths(model, images, recipe.ramp_p))
         if not self.bcos and not self.paths:
             raise InputError("ramp_epochs is for networks that `scs-eval convert --same-function` made")
@@ -40,14 +41,19 @@ class Ramp:
         before, now = self._share(step - 1), self._share(step)
         for path in self.paths:
             path.move(before, now)
+        for layer in self.learning:
+            assert layer.learned_b is not None
+            layer.learned_b.add_((self.b - 1) * (now - before))
+            layer.constrain_()
         for _, bias in additive_parameters(self.model, gains_only=not self.bcos):
             bias.mul_((1 - now) / (1 - before) if before < 1 else 0)
         self.resume(step)
 
     def resume(self, step: int) -> None:
         """Set what no state dict holds: B, the input's mean, the logit bias."""
-        if self.bcos:
+        if self.bcos and not self.learning:
             set_b(self.model, 1 + self._share(step) * (self.b - 1))
+        if self.bcos:
             set_constants(self.model, 1 - self._share(step))
 
     def _share(self, step: int) -> float:

@@ -23,7 +23,7 @@ class Recipe:
     ] = "adam"
     lr: Annotated[float, "Largest learning rate."] = 0.01
     kernel_lr: Annotated[float, "muon: largest learning rate of the convolution kernels."] = 0.02
-    exponent_lr: Annotated[float, "Learning rate of p and q, as a multiple of lr."] = 1.0
+    exponent_lr: Annotated[float, "Learning rate of p, q and a learned B, as a multiple of lr."] = 1.0
     momentum: Annotated[float, "sgd, muon: Nesterov momentum."] = 0.9
     weight_decay: Annotated[float, "Weight decay; with muon, of the kernels alone."] = 0.0
     schedule: Annotated[Literal["onecycle", "cosine", "constant"], "Learning rate over the steps."] = "onecycle"
@@ -43,7 +43,7 @@ class Recipe:
     pgd_eps: Annotated[float, "Train on images attacked by PGD within this ε, such as 0.0157 (4/255); 0 is off."] = 0.0
     pgd_steps: Annotated[int, "Steps of that attack; each costs as much as training on the batch."] = 3
     ramp_epochs: Annotated[float, "Converted networks: epochs over which B or p rises and biases go; 0 is off."] = 0.0
-    ramp_b: Annotated[float, "B of B-cos layers at the end of the ramp."] = 2.0
+    ramp_b: Annotated[float, "B of B-cos layers at the end of the ramp, but for what those that learn it learn."] = 2.0
     ramp_p: Annotated[float, "p of SCS layers there, but for what they learn besides."] = 2.0
     image_size: Annotated[int, "Folders: side of the random resized crop."] = 224
     eval_resize: Annotated[int, "Folders: shorter side before the central crop, for evaluation."] = 256

@@ -53,6 +53,7 @@ class Layer:
     weight: nn.Parameter
     p: nn.Parameter | None
     log_q: nn.Parameter | None
+    b: nn.Parameter | None
 
 
 def find_layers(model: nn.Module) -> list[Layer]:
@@ -62,17 +63,20 @@ def find_layers(model: nn.Module) -> list[Layer]:
         learned = dict(module.named_parameters(recurse=False))  # a fixed p is a buffer and not worth a record
         if "weight" in learned and learned["weight"].ndim >= 2:
             name = name.removesuffix(".linear")
-            layers.append(Layer(name, learned["weight"], learned.get("p"), learned.get("log_q")))
+            exponents = (learned.get(key) for key in ("p", "log_q", "learned_b"))
+            layers.append(Layer(name, learned["weight"], *exponents))
     return layers
 
 
 def parameter_rows(layers: list[Layer]) -> list[tuple[str, str, str, float]]:
-    """Rows (layer, quantity, index, value) of the weights, p and q as they are now."""
+    """Rows (layer, quantity, index, value) of the weights, p, q and learned B as they are now."""
     lengths = norms([layer.weight.detach() for layer in layers]).tolist()
     rows = [(layer.name, "weight_norm", "", length) for layer, length in zip(layers, lengths, strict=True)]
     for layer in layers:
         if layer.log_q is not None:
             rows.append((layer.name, "q", "", layer.log_q.detach().exp().item()))
+        if layer.b is not None:
+            rows.append((layer.name, "b", "", layer.b.item()))
         if layer.p is not None:
             rows += [(layer.name, "p", str(k), value) for k, value in enumerate(layer.p.detach().flatten().tolist())]
     return rows

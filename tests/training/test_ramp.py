@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
@@ -12,7 +13,7 @@ from torch import nn
 
 from scs_eval import InputError, load_data, load_model
 from scs_eval.cli.main import cli
-from scs_eval.models.conversion.bcosify import additive_parameters, bcosify, current_b
+from scs_eval.models.conversion.bcosify import additive_parameters, bcosify, current_b, learning_layers
 from scs_eval.models.conversion.convert import conversion
 from scs_eval.models.conversion.target import ConversionSpec
 from scs_eval.models.explain.decomposition import decompose
@@ -94,6 +95,37 @@ def test_a_bcos_network_ends_with_b_and_without_anything_added(name: str) -> Non
     assert parts.residual.abs().max() <= 1e-10 * parts.contributions.abs().sum((1, 2, 3)).max()
     if name == "rohrer100k_conv":  # without norms, which would keep it
         assert 0.1 < size_of(model.float(), images) / first < 10
+
+
+def test_what_b_learns_besides_is_kept() -> None:
+    images = load_data("sample", n=8).images
+    spec = ConversionSpec(layer="bcos", b=1.0, same_function=True, learn_b=True)
+    model = conversion(load_model("rohrer25k_conv"), spec, keep_weights=True).model
+    steps = ramp(model, images, ramp_b=1.5)
+    first, second, *_ = learning_layers(model)
+    steps.advance(1)
+    first.learned_b.data += 0.25
+    for step in range(2, STEPS + 1):
+        steps.advance(step)
+    steps.resume(STEPS)
+    assert (first.b, second.b) == (pytest.approx(1.75), pytest.approx(1.5))
+    assert all((value == 0).all() for _, value in additive_parameters(model))
+
+
+def test_a_run_that_learns_b_writes_it(tmp_path: Path, few_images: None) -> None:
+    start, out = tmp_path / "start.safetensors", tmp_path / "out"
+    asked = ["convert", "rohrer25k_conv", "--same-function", "--learn-b", "--layer", "bcos", "--out", str(start)]
+    assert CliRunner().invoke(cli, asked, catch_exceptions=False).exit_code == 0
+    train_cli(start, out, "--recipe", "bcosify", "--ramp-b", "1")
+    before, after = (load_model(path) for path in (start, out / "start.safetensors"))
+    assert {layer.b for layer in learning_layers(before)} == {1}
+    learned = [layer.b for layer in learning_layers(after)]
+    assert len(set(learned)) > 1
+    assert min(learned) >= 1
+    rows = pd.read_csv(out / "layers.csv")
+    last = rows[(rows["quantity"] == "b") & (rows["epoch"] == 2)]["value"].tolist()
+    assert last == pytest.approx(learned, abs=1e-6)
+    assert all((value == 0).all() for _, value in additive_parameters(after))
 
 
 def test_a_ramp_needs_a_converted_network() -> None:

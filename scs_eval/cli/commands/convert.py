@@ -23,6 +23,7 @@ SHOWN = 6  # layers that are named
 @click.option(
     "--same-function", is_flag=True, help="bcos, scs: computes what the network did, to fine-tune (train --recipe)."
 )
+@click.option("--learn-b", is_flag=True, help="bcos, with --same-function: layers learn their B.")
 @click.option("--classifier-first", is_flag=True, help="Classify at every place, then average, as B-cos networks do.")
 @click.option("--keep-weights", is_flag=True, help="Carry the weights over, for fine-tuning.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Of the layers that start anew.")
@@ -37,6 +38,7 @@ def command(
     activation: str | None,
     b: float,
     same_function: bool,
+    learn_b: bool,
     classifier_first: bool,
     keep_weights: bool,
     seed: int,
@@ -66,6 +68,7 @@ def command(
         b=1.0 if same_function else b,
         classifier_first=classifier_first,
         same_function=same_function,
+        learn_b=learn_b,
     )
     check_file(out)
     origin = open_source(model, arch=arch, weights=weights, normalize=normalize)
