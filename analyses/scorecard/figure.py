@@ -114,8 +114,8 @@ def _draw_titles(ax: "Axes", titles: Sequence[str], cell: float, head: float) ->
     for column, title in enumerate(titles):
         centre = _centre(column, cell)
         if cell < FIGURE:
-            at = {"rotation": SLANT, "rotation_mode": "anchor"}
-            ax.text(centre - 0.03, head - 0.05, title, fontsize=style.points(SLANTED), **at)
+            text = ax.text(centre - 0.03, head - 0.05, title, fontsize=style.points(SLANTED), rotation=SLANT)
+            text.set_rotation_mode("anchor")
         else:
             ax.text(centre, head - 0.05, title, ha="center", va="bottom", fontsize=style.points(7), fontweight="bold")
 
