@@ -17,7 +17,7 @@ from scs_eval.analyses.attribution.own_methods import MethodLike
 from scs_eval.analyses.attribution.own_metrics import MetricLike
 from scs_eval.analyses.compare.metrics import metrics_of, values_of
 from scs_eval.analyses.compare.result import CompareResult, padded_stack
-from scs_eval.analyses.compare.steps import DEFAULT_ATTACKS, Advance, Setup, make_setup, make_steps, run_step
+from scs_eval.analyses.compare.steps import DEFAULT_ATTACKS, Advance, Setup, by_label, make_setup, make_steps, run_step
 from scs_eval.analyses.core.cache import ResultCache
 from scs_eval.analyses.core.inputs import ArrayLike, ImagesLike, ModelLike
 from scs_eval.analyses.core.result import Result, comparison_class
@@ -30,7 +30,7 @@ Results = dict[str, dict[str, Result]]  # model → analysis → result
 
 
 def compare(
-    models: Mapping[str, ModelLike],
+    models: ModelLike | Sequence[str] | Mapping[str, ModelLike],
     images: ImagesLike | Mapping[str, Images],
     labels: ArrayLike | None = None,
     *,
@@ -52,10 +52,10 @@ def compare(
     advance: Advance | None = None,
     only: str | None = None,
 ) -> CompareResult:
-    """Compare models by label on the same images (n, 3, H, W) in [0, 1] with labels (n,).
+    """Compare models, by names or {label: model}, on the same images (n, 3, H, W) in [0, 1] with labels (n,).
 
     images: for all models, as arrays or as data that bring labels, classes and indices; or arrays for each label, where
-    models take other sizes of the same images. A model may be a name.
+    models take other sizes of the same images. Of {label: model} a model may be a name.
     analyses: some of those that the catalogue has `run` for; by default all. method: the attribution of localisation,
     attacked and faithfulness, as `attribute` takes it. metrics: of maps, besides ours, as `faithfulness` takes them.
     attacks: as `pgd` takes them. eps: of the attacks.
@@ -69,13 +69,13 @@ def compare(
 
     >>> import scs_eval
     >>> data = scs_eval.load_data("sample", n=40)
-    >>> names = ("rohrer25k_scs", "rohrer25k_conv")
-    >>> result = scs_eval.compare({name: name for name in names}, data, analyses=["accuracy"])
+    >>> result = scs_eval.compare(["rohrer25k_scs", "rohrer25k_conv"], data, analyses=["accuracy"])
     >>> result.models, result.to_dataframe()["metric"].unique().tolist()
     (('rohrer25k_scs', 'rohrer25k_conv'), ['accuracy'])
     """
     check_request(label=label, seed=seed)
     check_eps_values(eps)
+    models = by_label(models)
     if only is not None:
         check_one_of(models, only=only)
     setup = make_setup(

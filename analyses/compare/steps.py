@@ -117,6 +117,20 @@ def check_analyses(asked: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(name for name in known if name in names)
 
 
+def by_label(models: ModelLike | Sequence[str] | Mapping[str, ModelLike]) -> Mapping[str, ModelLike]:
+    """The models by their labels: of a name itself, of a single network "model"."""
+    if isinstance(models, nn.Module):
+        return {"model": models}
+    if isinstance(models, str):
+        return {models: models}
+    if isinstance(models, Sequence) and models and all(isinstance(model, str) for model in models):
+        return {model: model for model in models}
+    if not isinstance(models, Mapping) or not models:
+        got = "none" if models is None or models == {} else brief(models)
+        raise InputError(f"expected models to compare as names or by their labels ({{label: model}}), got {got}")
+    return models
+
+
 def make_setup(
     models: Mapping[str, ModelLike],
     images: ImagesLike | Mapping[str, Images],
@@ -132,8 +146,6 @@ def make_setup(
     **options: Any,
 ) -> Setup:
     """The request, checked."""
-    if not isinstance(models, Mapping) or not models:
-        raise InputError("expected models to compare, by their labels ({label: model}), got none")
     for name in models:
         check_request(label=name)
     loaded = {name: as_model(model) for name, model in models.items()}

@@ -246,6 +246,19 @@ class Hard(nn.Module):
         return self.model(images).detach()
 
 
+def test_models_may_be_names_or_one_network():
+    data = load_data("sample", n=20)
+    network = load_model("rohrer25k_scs")
+    by_label = compare({"rohrer25k_scs": network}, data, analyses=["accuracy"])
+    for given in ("rohrer25k_scs", ["rohrer25k_scs"], network):
+        result = compare(given, data, analyses=["accuracy"])
+        assert result.models == (("model",) if given is network else ("rohrer25k_scs",))
+        np.testing.assert_array_equal(result.to_dataframe()["value"], by_label.to_dataframe()["value"])
+    for wrong in ([], {}, None, [network], 3):
+        with pytest.raises(InputError, match=r"names or by their labels \({label: model}\), got"):
+            compare(wrong, data)
+
+
 def test_what_does_not_suit_a_model_is_left_out_and_said(models):
     result = compare(
         {"soft": models[NAMES[0]], "hard": Hard(models[NAMES[0]])}, DATA.images, **FEW, sizes=SMALL,
