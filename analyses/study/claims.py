@@ -29,7 +29,7 @@ SHOWN = 12  # networks that a command names: all there are, unless a plan has ve
 class Evidence:
     """What a part has to say of a claim: pairs of networks, and their values (pairs, examples) of the metric.
 
-    methods: of a claim over methods, both of them.
+    methods: of a claim over methods, both of them; channels: of their gradients, if not those of the image.
     """
 
     part: str
@@ -38,6 +38,7 @@ class Evidence:
     against: np.ndarray
     example: Result
     methods: tuple[str, ...] = ()
+    channels: int = 3
 
     @property
     def differences(self) -> np.ndarray:
@@ -115,7 +116,8 @@ def _evidence(claim: Claim, part: str, results: Results, metric: SummaryMetric, 
     example = next(iter(models.values()))
     compared = (example, *others.values())[:2] if claim.against_part else ()
     methods = tuple(result.method for result in compared if hasattr(result, "method"))
-    return Evidence(part, pairs, values[0], values[1], example, methods)
+    channels = max((getattr(result, "settings", {}).get("channels", 3) for result in compared), default=3)
+    return Evidence(part, pairs, values[0], values[1], example, methods, channels)
 
 
 def _same_networks(claim: Claim, models: Mapping[str, Result], others: Mapping[str, Result]) -> Pairs:
@@ -199,6 +201,7 @@ def _command(claim: Claim, evidence: Evidence) -> str:
     names = list(dict.fromkeys(name if untrained else f"'{split_seed(name)[0]}@*'" for name in plain))
     named = " ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "") + (" --weights none" if untrained else "")
     named += "".join(f" --method {method}" for method in evidence.methods)
+    named += f" --channels {evidence.channels}" if evidence.channels != 3 else ""
     if ENTRIES[analysis].command:
         return f"scs-eval {analysis} {named}"
     return f"scs-eval compare {named} --analyses {analysis}"

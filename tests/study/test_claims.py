@@ -155,6 +155,16 @@ def test_another_method_of_the_same_networks_is_another_part() -> None:
     assert row["effect"] == pytest.approx(np.mean(first) - np.mean(second))
 
 
+def test_the_command_names_the_channels_of_gradients() -> None:
+    of, against = results(4, gap=0.0)["rohrer100k"], results(4, gap=0.2)["rohrer100k"]
+    against = {
+        "accuracy": {name: replace(model, settings={"channels": 6}) for name, model in against["accuracy"].items()}
+    }
+    claim = replace(CLAIM, of={"layer": "scs"}, against={}, expect="higher", parts=("a",), against_part="b")
+    rows = [claim_table([claim], {"a": of, "b": other}, (0.01,)).iloc[0] for other in (of, against)]
+    assert [row["command"].partition(" --channels ")[2] for row in rows] == ["", "6"]
+
+
 def test_networks_that_are_missing_are_named() -> None:
     nobody = replace(CLAIM, of={"norm": "bn"}, against={"norm": "nobn"}, needs=("resnet18_conv", "resnet18_scs"))
     row = claim_table([nobody], results(1, gap=0), (0.01,)).iloc[0]
