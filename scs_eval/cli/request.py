@@ -226,26 +226,27 @@ def request_options(
             typed = (*bare, *models)
             if not typed and default is None:
                 raise click.UsageError("Missing option '--model'.")
-            request = Request(
-                analysis=analysis,
-                models=parse_sources(typed or default or (), arch=arch, weights=weights, normalize=normalize),
-                typed=typed or tuple(name for name in default or () if name != EVERY_SEED),
-                data=data,
-                seed=seed,
-                device=device,
-                target=out,
-                reference=reference,
-                tf32=tf32,
-                only=only,
-                parts=parts,
-            )
-            check_reference(request)
-            if cluster is not None:
-                return submit_request(request, cluster, cluster_option)
-            if cluster_option:
-                raise InputError("--cluster-option needs --cluster slurm or local")
-            alone = only is not None and not together
-            with log_lines(analysis) if analysis in ENTRIES else nullcontext():  # a page that is served is silent
+            silent = analysis not in ENTRIES  # a page that is served
+            with nullcontext() if silent else log_lines(analysis):  # already here: a model's weights may need torch
+                request = Request(
+                    analysis=analysis,
+                    models=parse_sources(typed or default or (), arch=arch, weights=weights, normalize=normalize),
+                    typed=typed or tuple(name for name in default or () if name != EVERY_SEED),
+                    data=data,
+                    seed=seed,
+                    device=device,
+                    target=out,
+                    reference=reference,
+                    tf32=tf32,
+                    only=only,
+                    parts=parts,
+                )
+                check_reference(request)
+                if cluster is not None:
+                    return submit_request(request, cluster, cluster_option)
+                if cluster_option:
+                    raise InputError("--cluster-option needs --cluster slurm or local")
+                alone = only is not None and not together
                 return function(*arguments, request=request.alone() if alone else request, **options)
 
         own = list(getattr(wrapper, "__click_params__", ()))  # in the help they stand behind the models

@@ -1,6 +1,7 @@
 """Progress as a user sees it: a bar on a terminal, a line now and then in a log."""
 
 import io
+import subprocess
 import sys
 import time
 
@@ -109,3 +110,15 @@ def test_costs_add_up_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(3):
             bar.advance(0.1, "saliency")
     assert "100/100" in terminal.getvalue()
+
+
+def test_the_first_line_does_not_wait_for_torch() -> None:
+    """On a busy machine its import takes longer than a reader waits, and to ask what a file holds imports it."""
+    code = (
+        "import sys; from scs_eval.cli import request; from scs_eval.cli.main import main\n"
+        'def log_lines(label): sys.exit(f\'{label}: torch is {"there" if "torch" in sys.modules else "not there"}\')\n'
+        "request.log_lines = log_lines; main()"
+    )
+    model = ["torchvision:resnet18", "--weights", "none", "--normalize", "imagenet"]
+    words = [sys.executable, "-c", code, "accuracy", *model]
+    assert subprocess.run(words, capture_output=True, text=True, check=False).stderr == "accuracy, torch: False\n"
