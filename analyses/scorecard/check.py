@@ -31,9 +31,10 @@ def at_most(count: int, n: int, *, points: float) -> str:
     """The verdict on `count` of n images where `points` per cent are allowed.
 
     More than that is a warning, and a failure if it is no chance of these n images: if Wilson's 95 % interval of the
-    share lies above the limit. One image alone is a warning, however much it is worth.
+    share lies above the limit. One image alone is no failure, however much it is worth, and where a whole point is
+    allowed, so is one image: of fewer than a hundred the point would be none.
     """
-    if 100 * count <= points * n:
+    if 100 * count <= points * n or (count == 1 and points >= 1):
         return PASS
     return FAIL if count > 1 and 100 * float(wilson(count, n).low) > points else WARN
 

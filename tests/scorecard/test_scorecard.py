@@ -265,7 +265,7 @@ def test_an_accuracy_that_rises_with_eps_fails() -> None:
         # Wilson's lower ends, by scipy, in per cent: 4 of 1000 0.16, 5 of 1000 0.21, 2 of 100 0.55, 3 of 100 1.03.
         *[(0, 10, 0, PASS), (1, 1000, 0.2, PASS), (2, 1000, 0.2, PASS), (4, 1000, 0.2, WARN), (5, 1000, 0.2, FAIL)],
         *[(-5, 10, 0, PASS), (1, 100, 1, PASS), (2, 100, 1, WARN), (3, 100, 1, FAIL), (1, 10, 0, WARN)],
-        *[(1, 100, 0.2, WARN), (2, 100, 0, FAIL)],
+        *[(1, 100, 0.2, WARN), (2, 100, 0, FAIL), (1, 64, 1, PASS), (2, 64, 1, WARN), (3, 64, 1, FAIL)],
     ],
 )
 def test_more_than_chance_fails_and_one_image_only_warns(count: int, n: int, points: float, verdict: str) -> None:
