@@ -116,9 +116,9 @@ def test_the_first_line_does_not_wait_for_torch() -> None:
     """On a busy machine its import takes longer than a reader waits, and to ask what a file holds imports it."""
     code = (
         "import sys; from scs_eval.cli import request; from scs_eval.cli.main import main\n"
-        'def log_lines(label): sys.exit(f\'{label}: torch is {"there" if "torch" in sys.modules else "not there"}\')\n'
+        "def log_lines(label): sys.exit(' '.join([label, *sorted({'torch', 'numpy'}.intersection(sys.modules))]))\n"
         "request.log_lines = log_lines; main()"
     )
     model = ["torchvision:resnet18", "--weights", "none", "--normalize", "imagenet"]
     words = [sys.executable, "-c", code, "accuracy", *model]
-    assert subprocess.run(words, capture_output=True, text=True, check=False).stderr == "accuracy, torch: False\n"
+    assert subprocess.run(words, capture_output=True, text=True, check=False).stderr == "accuracy\n"
