@@ -145,6 +145,16 @@ def test_command_lists_every_method() -> None:
     assert "did you mean gradcam" in str(refused.exception)
 
 
+@pytest.mark.parametrize("width", [60, 80, 139])
+def test_a_narrow_terminal_gets_paragraphs_of_whole_words(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    lines = CliRunner().invoke(cli, ["methods"]).output.splitlines()
+    assert max(map(len, lines)) <= width
+    words = {word for line in lines for word in line.split()}
+    assert {"Sundararajan", "references)"} <= words
+    assert all(METHODS[name].fails.split()[-1] in words for name in METHODS)
+
+
 def test_no_other_file_lists_methods() -> None:
     """Two names of methods in one tuple, list or set: but for the default of faithfulness, the registry alone."""
     root = Path(__file__).parents[2]

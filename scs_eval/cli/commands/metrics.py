@@ -8,7 +8,7 @@ from scs_eval.cli.listing import list_command, show_json, show_table
 
 @list_command("metrics", METRICS, find_metric)
 def command(chosen: list[Metric], as_json: bool) -> None:
-    """List the metrics of maps: what they measure, their source, which way is better, their cost.
+    """List the metrics of maps: what they measure, their source, which way is better, their cost, where they mislead.
 
     NAMES are some of them; without any, all. quantus:NAME is a class of Quantus.
     """
@@ -16,7 +16,7 @@ def command(chosen: list[Metric], as_json: bool) -> None:
         show_json([_row(metric) for metric in chosen])
         return
     show_table(
-        ("name", "source", "measures", "direction", "passes", "needs"),
+        ("name", "source", "measures", "direction", "passes", "needs", "fails"),
         [
             (
                 record.name,
@@ -25,6 +25,7 @@ def command(chosen: list[Metric], as_json: bool) -> None:
                 record.direction,
                 str(record.cost or "–"),
                 ", ".join(record.needs) or "–",
+                record.fails or "–",
             )
             for record in chosen
         ],
@@ -34,5 +35,5 @@ def command(chosen: list[Metric], as_json: bool) -> None:
 def _row(metric: Metric) -> dict[str, Any]:
     return {
         "name": metric.name, "source": metric.source, "formula": metric.formula, "better": metric.better,
-        "cost": metric.cost, "needs": list(metric.needs), "family": metric.family,
+        "cost": metric.cost, "needs": list(metric.needs), "fails": metric.fails, "family": metric.family,
     }  # fmt: skip
