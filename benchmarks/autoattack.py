@@ -45,27 +45,39 @@ def _against(
     torchattacks: Any, model: nn.Module, images: Tensor, labels: Tensor, eps: float, what: str
 ) -> Iterator[Target]:
     start = time.process_time()
-    ours = 100 * float(sweep(model, images, labels, [eps], attacks=parse_attacks(AUTOATTACK)).robust_accuracy[0])
+    swept = sweep(model, images, labels, [eps], attacks=parse_attacks(AUTOATTACK))
     middle = time.process_time()
-    theirs = 100 * _robust(torchattacks, model, images, labels, eps)
+    theirs = _still_right(torchattacks, model, images, labels, eps)
     end = time.process_time()
+    ours = torch.from_numpy(~swept.is_adversarial[:, 0])
     what = f"{what}, {len(images)} images"
     common: Any = {"suite": SUITE, "against": "torchattacks.AutoAttack"}
     yield Target(
-        **common, what=f"{what}: CPU time", goal=FASTER, faster=True, ours=(middle - start,), theirs=(end - middle,)
-    )
-    yield Target(
-        **common, what=f"{what}: robust accuracy {ours:.1f} %, theirs {theirs:.1f} %: apart by", goal=POINTS,
-        faster=False, ours=(abs(ours - theirs),), theirs=(1.0,), unit="points",
+        **common, what=f"{what}: CPU time", goal=FASTER, faster=True, ours=(middle - start,), theirs=(end - middle,),
+        why="both ask the network as often: Square 5,000 times for every image that is left, which is most of it",
+    )  # fmt: skip
+    shares = [100 * float(right.float().mean()) for right in (ours, theirs)]
+    yield _points(
+        f"{what}: robust accuracy {shares[0]:.1f} %, theirs {shares[1]:.1f} %: apart by", abs(shares[0] - shares[1]),
+        why="ours breaks images that theirs leaves" if shares[0] < shares[1] else "",
+    )  # fmt: skip
+    yield _points(f"{what}: broken by theirs and not by ours", 100 * float((ours & ~theirs).float().mean()))
+
+
+def _points(what: str, points: float, *, why: str = "") -> Target:
+    return Target(
+        suite=SUITE, what=what, against="torchattacks.AutoAttack", goal=POINTS, faster=False, ours=(points,),
+        theirs=(1.0,), unit="points", why=why,
     )  # fmt: skip
 
 
-def _robust(torchattacks: Any, model: nn.Module, images: Tensor, labels: Tensor, eps: float) -> float:
-    """The share of images that are right and stay so."""
+def _still_right(torchattacks: Any, model: nn.Module, images: Tensor, labels: Tensor, eps: float) -> Tensor:
+    """(n,) which images are right and stay so."""
     with torch.no_grad():
         right = model(images).argmax(1) == labels
     with redirect_stdout(StringIO()), torch.enable_grad():  # it reports every restart
         attacker = torchattacks.AutoAttack(model, norm="Linf", eps=eps, version="standard", n_classes=10, seed=0)
         attacked = attacker(images[right], labels[right])
     with torch.no_grad():
-        return float((model(attacked).argmax(1) == labels[right]).sum()) / len(images)
+        right[right.clone()] = model(attacked).argmax(1) == labels[right]
+    return right
