@@ -48,7 +48,7 @@ def _claim(ax: "Axes", line: int, row: "pd.Series[Any]") -> None:
     known = np.isfinite(ends).all()
     ax.errorbar(
         row["standardised"], line, xerr=np.abs(ends) if known else None, fmt=MARKERS[row["verdict"]],
-        color=COLOURS[row["verdict"]], elinewidth=0.9, ms=4,
+        color=COLOURS[row["verdict"]], elinewidth=0.9, ms=4, label=style.unlisted(f"{row['number']}. {row['verdict']}"),
     )  # fmt: skip
 
 
@@ -86,7 +86,9 @@ def _robustness(ax: "Axes", results: Sequence[Any], title: str) -> None:
         for member in members if len(members) > 1 else ():
             ax.plot(member.eps_and_zero, member.accuracy.estimate, ls=dash, color=colour, lw=0.4, alpha=0.6)
         mean = np.mean([member.accuracy.estimate for member in members], axis=0)
-        ax.plot(members[0].eps_and_zero, mean, ls=dash, color=colour, lw=1.2)
+        trainings = f", mean of {len(members)} trainings" if len(members) > 1 else ""
+        label = style.unlisted(f"{name}{trainings}")
+        ax.plot(members[0].eps_and_zero, mean, ls=dash, color=colour, lw=1.2, label=label)
     ax.set_title(title, loc="left", fontsize=style.points(7))
     ax.set_ylim(0, 1)
     ax.grid(lw=0.3, color="0.88")

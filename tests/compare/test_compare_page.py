@@ -24,6 +24,7 @@ from scs_eval.cli.main import cli
 from scs_eval.models.loading.load import weights_index
 from scs_eval.report.html import sheets
 from scs_eval.report.html.gallery import agreement, entries_of, gallery
+from scs_eval.report.html.page import comparison_page
 
 LABEL = "<script>document.write('owned')</script>"  # without an equals sign, which ends a label
 CLASS = "4 <img src=x onerror=alert(1)>"
@@ -392,6 +393,19 @@ def test_numbers_name_their_scope(folder):
     assert "24 images" in page
     assert "no test: too few examples (n = 2)" in page, "of pgd's two images"
     assert "Each column is one trained network" in page
+    values = [text for text in re.findall(r'data-value="[^"]*">(.*?)</td>', page, re.DOTALL) if re.search(r"\d", text)]
+    assert values
+    assert not any(re.search(r"-\d", text) for text in values), "a minus sign, not a hyphen"
+
+
+def test_a_model_whose_reference_is_elsewhere_says_so(folder):
+    whole = load_result(folder)
+    asked = replace(whole, references={"plain": LABEL, LABEL: "another network"})
+    every = replace(whole, references={"plain": LABEL})
+    run = json.loads((folder / "run.json").read_text())
+    asked, every = (comparison_page(result, folder=folder, cards={}, run=run, images={}) for result in (asked, every))
+    assert "Not tested" not in every
+    assert re.search(r"Not tested:.*another network, its reference, is not among the models", asked)
 
 
 def test_attacked_images_and_maps_come_back_from_their_sheets(folder):

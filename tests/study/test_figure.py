@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.study.figure import DASHES, draw_claims, draw_robustness
+from scs_eval.report.html.figures import points_of
 
 
 def curve(label: str) -> SimpleNamespace:
@@ -27,6 +28,9 @@ def test_a_panel_for_each_architecture_and_layer() -> None:
     assert thick == ["--", ":", "-."], "one for each network, told apart by its dash"
     assert len(figure.axes[1].lines) == 5, "and a thin one for each of the two trainings"
     assert len(figure.legends[0].texts) == len(DASHES)
+    told = [(series["panel"], series["name"]) for series in points_of(figure)]
+    assert told[:2] == [("rohrer25k, conv", "rohrer25k_conv"), ("rohrer25k, scs", "rohrer25k_scs, mean of 2 trainings")]
+    assert points_of(figure)[0]["points"][1][2:4] == [0.01, 0.1], "what a page tells of the second point"
 
 
 def test_claims_without_numbers_are_not_drawn() -> None:
@@ -35,3 +39,7 @@ def test_claims_without_numbers_are_not_drawn() -> None:
     figure = draw_claims(pd.DataFrame(rows))
     (text,) = figure.axes[0].get_yticklabels()
     assert text.get_text().endswith("…")
+    (series,) = points_of(figure)
+    assert series["name"] == "1. supported"
+    assert series["points"][0][2:] == [1.0, 0.0, 0.5, 1.5], "effect and interval over the standard deviation"
+    assert "1. supported" not in [entry.get_text() for entry in figure.legends[0].texts]

@@ -162,14 +162,19 @@ def _cell(
     there, interval = np.isfinite(row["value"]), np.isfinite(row["low"])
     beaten = result.beaten(metric.name, model)
     return {
-        "value": f"{row['value']:.3f}" if there else "–",
+        "value": _number(row["value"]) if there else "–",
         "number": f"{row['value']:.6g}" if there else "",
-        "interval": f"{row['low']:.3f} – {row['high']:.3f}" if there and interval else "",
+        "interval": f"{_number(row['low'])} to {_number(row['high'])}" if there and interval else "",
         "scope": f"{int(row['n'])} {_unit(metric)}" if scoped else "",
         "marked": result.marked(metric.name, model),
         "beaten": ", ".join(beaten),
         "numbers": ", ".join(str(result.models.index(other) + 1) for other in beaten),
     }
+
+
+def _number(value: float) -> str:
+    """Three decimals, with a minus sign rather than a hyphen."""
+    return f"{value:.3f}".replace("-", "−")
 
 
 def _tests(result: CompareResult) -> pd.DataFrame:
