@@ -12,6 +12,7 @@ from scs_eval.errors import InputError
 from scs_eval.plugins import Registry
 
 HIGHER, LOWER, NEITHER = 1, -1, 0
+SHARE, SIGNED_SHARE = (0.0, 1.0), (-1.0, 1.0)  # bounds
 # What an analysis depends on besides the model, its images and the seed.
 Need = Literal["labels", "gradient", "method", "metrics", "attacks", "eps", "shown eps", "grids", "twin", "facts"]
 # What `size` counts: images, grids of the pointing game, or the images in those grids.
@@ -31,6 +32,7 @@ class Headline:
     words_of_difference: what a model is that has less, and one that has more of it than its reference.
     unit: what its examples are, if not what the analysis counts.
     formula, source, fails: what is computed, whose it is, and where it misleads; the site's catalogue shows them.
+    bounds: between which the values can lie, and so the interval of their mean.
 
     >>> import scs_eval
     >>> scs_eval.Headline("sureness", "largest probability", lambda result: result.largest, better=1).unit is None
@@ -48,6 +50,7 @@ class Headline:
     formula: str = ""
     source: str = ""
     fails: str = ""
+    bounds: tuple[float | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -200,18 +203,19 @@ for _entry in (
         metrics=(
             Headline(
                 "sparseness", "sparseness of saliency maps (Gini)", lambda result: result.gini,
-                words_of_difference=("less sparse", "sparser"), formula="Gini index of |map|",
+                words_of_difference=("less sparse", "sparser"), formula="Gini index of |map|", bounds=SHARE,
                 source="Chalasani et al. 2020", fails="a sparse map may be wrong; untrained networks differ in it",
             ),
             Headline(
                 "class_correlation", "correlation of the maps of two classes",
-                lambda result: result.class_correlation, LOWER,
+                lambda result: result.class_correlation, LOWER, bounds=SIGNED_SHARE,
                 formula="Pearson correlation of the maps of the likeliest and of the least likely class",
                 source="Rebuffi et al. 2020 (class sensitivity)",
                 fails="1 for every method that does not look at the class",
             ),
             Headline(
                 "max_sensitivity", "change of maps under small noise", lambda result: result.max_sensitivity, LOWER,
+                bounds=(0, None),
                 formula="largest ‖map(x + δ) − map(x)‖ / ‖map(x)‖ of random δ", source="Yeh et al. 2019",
                 fails="a lower bound, as δ is drawn and not searched; a map that never changes is best",
             ),
@@ -230,6 +234,7 @@ for _entry in (
             ),
             Headline(
                 "bias_share", "share of biases in what makes the logit", lambda result: result.bias_share, LOWER,
+                bounds=SHARE,
                 formula="|bias| / (Σ |W(x)⊙x| + |bias|)", source="this package",
                 fails="biases of opposite signs cancel before they are counted (`--audit` has each layer's)",
             ),
@@ -248,7 +253,7 @@ for _entry in (
         metrics=(
             Headline(
                 "localisation", "attribution in the right cell", lambda result: result.grid_scores, HIGHER,
-                formula="positive part of a class's map in its own cell / in the whole grid",
+                bounds=SHARE, formula="positive part of a class's map in its own cell / in the whole grid",
                 source="Böhle et al. 2021 (CoDA-Nets)",
                 fails="networks never saw grids; what speaks against is not counted",
             ),
@@ -261,7 +266,7 @@ for _entry in (
         needs=("labels", "gradient", "attacks", "eps", "twin"), options=("scorecard",),
         metrics=(
             Headline(
-                "robust_area", "area under accuracy against ε", lambda result: result.areas, HIGHER,
+                "robust_area", "area under accuracy against ε", lambda result: result.areas, HIGHER, bounds=SHARE,
                 words_of_difference=("less robust", "more robust"),
                 formula="share of [0, largest ε] over which the model stays right", source="this package",
                 fails="an upper bound, as a better attack may come; depends on the largest ε",
@@ -284,6 +289,7 @@ for _entry in (
         metrics=(
             Headline(
                 "corrupted", "right answers under common corruptions", lambda result: result.per_image, HIGHER,
+                bounds=SHARE,
                 formula="share of corruptions and severities at which the image is still right",
                 source="Hendrycks and Dietterich 2019",
                 fails="favours networks that were trained with like noise; drawn here, not the published files",
@@ -299,7 +305,7 @@ for _entry in (
         metrics=(
             Headline(
                 "detected", "adversarial images told from clean ones (AUROC, Mahalanobis)",
-                lambda result, eps: result.detectability(eps), HIGHER, at_eps="shown",
+                lambda result, eps: result.detectability(eps), HIGHER, at_eps="shown", bounds=SHARE,
                 formula="share of clean images that score higher than an adversarial one", source="Lee et al. 2018",
                 fails="attacks that know the detector are not tried; needs images to fit Gaussians to",
             ),
@@ -314,7 +320,8 @@ for _entry in (
         metrics=(
             Headline(
                 "certified_radius", "certified L2 radius of the smoothed model", lambda result: result.proven[0],
-                HIGHER, formula="σ Φ⁻¹(lower bound of the top class's share); 0 where wrong or abstaining",
+                HIGHER, bounds=(0, None),
+                formula="σ Φ⁻¹(lower bound of the top class's share); 0 where wrong or abstaining",
                 source="Cohen et al. 2019", fails="of the smoothed model, not of the model; few samples prove little",
             ),
         ),
@@ -328,13 +335,13 @@ for _entry in (
         metrics=(
             Headline(
                 "localisation", "attribution in the right cell when attacked",
-                lambda result, eps: result.localisation[eps], HIGHER, at_eps="shown", unit="grid",
+                lambda result, eps: result.localisation[eps], HIGHER, at_eps="shown", unit="grid", bounds=SHARE,
                 formula="the grid pointing score of attacked cells", source="this package, after Böhle et al. 2021",
                 fails="as localisation; the attack is on the answer, not on the map",
             ),
             Headline(
                 "similarity", "likeness of attacked and clean maps", lambda result, eps: result.similarity[eps], HIGHER,
-                at_eps="shown", formula="Spearman correlation of the maps before and after",
+                at_eps="shown", bounds=SIGNED_SHARE, formula="Spearman correlation of the maps before and after",
                 source="Ghorbani et al. 2019",
                 fails="coarse maps are alike whatever happens; the attack is on the answer, not on the map",
             ),
@@ -348,7 +355,7 @@ for _entry in (
         kinds=f"{ROOMS}.faithfulness.result", run=f"{ROOMS}.faithfulness.task:run", size=24, cost=330,
         needs=("gradient", "method", "metrics"),
         metrics=tuple(  # of the first method; the others are controls
-            Headline(name, words, lambda result, name=name: result.scores[name][0], better)
+            Headline(name, words, lambda result, name=name: result.scores[name][0], better, bounds=SHARE)
             for name, words, better in (
                 ("deletion", "deletion: area as important pixels go", LOWER),
                 ("insertion", "insertion: area as important pixels come", HIGHER),

@@ -24,6 +24,7 @@ class Metric:
     fails: where it misleads.
     cost: forward passes for an image of 32×32, with the settings by default. needs: see `Need`.
     family: metrics of one family are tested together (Holm). function: of a metric from outside.
+    bounds: between which the values can lie, and so the interval of their mean.
 
     >>> import scs_eval
     >>> metric = scs_eval.Metric(
@@ -45,6 +46,7 @@ class Metric:
     needs: tuple[Need, ...] = ()
     family: Family = "own"
     function: MetricFunction | None = None
+    bounds: tuple[float | None, float | None] = (None, None)
 
     @property
     def verdicts(self) -> tuple[str, str, str]:
@@ -61,7 +63,7 @@ _FORGETS = ("unlike the original", "forgets with the model", "keeps some of the 
 _CASCADE: Any = {
     "source": "Adebayo et al. 2018", "words": _FORGETS, "family": "first",
     "fails": "the image alone makes maps alike: compare with the edge map, and read no score by itself",
-    "needs": ("explanations of other images or networks",),
+    "needs": ("explanations of other images or networks",), "bounds": (-1, 1),
 }  # fmt: skip
 _SIMPLE: Any = {"family": "further"}
 METRICS: Registry[Metric] = Registry(
@@ -70,18 +72,18 @@ METRICS: Registry[Metric] = Registry(
 for _metric in (
     Metric(
         name="deletion", head="deletion ({baseline}) ↓", source="Petsiuk et al. 2018", better=LOWER, cost=33,
-        formula="area under P(class) as pixels go, the most important first", family="first",
+        formula="area under P(class) as pixels go, the most important first", family="first", bounds=(0, 1),
         fails="images without their pixels are like none that were trained on: any hole may do harm",
     ),
     Metric(
         name="insertion", head="insertion ({baseline}) ↑", source="Petsiuk et al. 2018", better=HIGHER, cost=33,
-        formula="area under P(class) as pixels come, the most important first", family="first",
+        formula="area under P(class) as pixels come, the most important first", family="first", bounds=(0, 1),
         fails="an edge map, which knows no model, can do well; depends on what stands for a missing pixel",
     ),
     Metric(
         name="infidelity", head="infidelity (σ {infidelity_sigma:g}) ↓", source="Yeh et al. 2019", better=LOWER,
         cost=51, formula="min over β of E[(β·Σ map·change − fall)²] / E[fall²]: share of the fall left unexplained",
-        family="first", fails="about noise of one size; says nothing of larger changes",
+        family="first", bounds=(0, 1), fails="about noise of one size; says nothing of larger changes",
     ),
     Metric(
         name="spearman_absolute", head="random net: Spearman |map|",
@@ -96,34 +98,34 @@ for _metric in (
         formula="structural similarity of |map| to that of the re-initialised network", **_CASCADE,
     ),
     Metric(
-        name="road", head="ROAD ↓", source="Rong et al. 2022", better=LOWER, cost=7,
+        name="road", bounds=(0, 1), head="ROAD ↓", source="Rong et al. 2022", better=LOWER, cost=7,
         formula="share of steps at which the class is still recognised once its first pixels are imputed", **_SIMPLE,
         fails="imputed pixels keep the blurred object: coarse maps are favoured",
     ),
     Metric(
-        name="saco", head="SaCo ↑", source="Wu et al. 2024", better=HIGHER, cost=11,
+        name="saco", bounds=(-1, 1), head="SaCo ↑", source="Wu et al. 2024", better=HIGHER, cost=11,
         formula="Σ ±(s_i − s_j) / Σ |s_i − s_j| over pairs of groups of pixels, + where salience and effect agree",
         **_SIMPLE, fails="groups of pixels hide what differs within them",
     ),
     Metric(
-        name="monotonicity", head="monotone steps ↑", source="Arya et al. 2019", better=HIGHER, cost=33,
+        name="monotonicity", bounds=(0, 1), head="monotone steps ↑", source="Arya et al. 2019", better=HIGHER, cost=33,
         formula="share of steps at which P(class) does not fall as pixels come, the least important first", **_SIMPLE,
         fails="most steps add even pixels, where noise decides; no step's size counts",
     ),
     Metric(
-        name="emprt", head="eMPRT ↑", source="Hedström et al. 2023", better=HIGHER,
+        name="emprt", bounds=(-1, None), head="eMPRT ↑", source="Hedström et al. 2023", better=HIGHER,
         formula="(Ĥ − H) / H, the entropy of the map's histogram, with Ĥ of the network whose layers are all "
         "re-initialised", needs=("explanations of other images or networks",),
         fails="of one random network; its histogram does not see where values lie, and one extreme empties its bins",
         **_SIMPLE,
     ),
     Metric(
-        name="sparseness", head="sparseness (Gini)", source="Chalasani et al. 2020", **_SIMPLE,
+        name="sparseness", bounds=(0, 1), head="sparseness (Gini)", source="Chalasani et al. 2020", **_SIMPLE,
         formula="Gini index of |map|", words=("less sparse", "as sparse", "sparser"),
         fails="a random map can be sparse: it says nothing of the model",
     ),
     Metric(
-        name="complexity", head="complexity (entropy, nats)", source="Bhatt et al. 2020", **_SIMPLE,
+        name="complexity", bounds=(0, None), head="complexity (entropy, nats)", source="Bhatt et al. 2020", **_SIMPLE,
         formula="−Σ p log p of |map| / Σ |map|", words=("simpler", "as complex", "more complex"),
         fails="a map of one wrong pixel is the simplest: it says nothing of the model",
     ),

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from scs_eval.analyses.attribution.metric_records import Metric
-from scs_eval.analyses.core.statistics import holm, mean_interval, paired_test, too_few
+from scs_eval.analyses.core.statistics import ANY, Bounds, holm, mean_interval, paired_test, too_few
 
 CONTROL = "random"
 LEVEL = 0.05  # of p, after Holm's correction
@@ -23,7 +23,7 @@ def score_table(
     control = methods.index(CONTROL)
     table = pd.DataFrame(
         {"model": model, "method": method, "metric": metric}
-        | {**mean_of(values[i]), **_against(values[i], values[control])}
+        | {**mean_of(values[i], bounds=metrics[metric].bounds), **_against(values[i], values[control])}
         for i, method in enumerate(methods)
         for metric, values in scores.items()
     )
@@ -48,10 +48,10 @@ def _why_untested(row: "pd.Series[Any]") -> str:
     return too_few(row["n"]) or ("" if np.isfinite(row["p_holm"]) else f"too few images with a value of {CONTROL} too")
 
 
-def mean_of(values: np.ndarray) -> dict[str, float]:
+def mean_of(values: np.ndarray, *, bounds: Bounds = ANY) -> dict[str, float]:
     """Mean, interval and number of the values that there are."""
     there = values[np.isfinite(values)]
-    parts = map(float, mean_interval(there)) if len(there) else [np.nan] * 3
+    parts = map(float, mean_interval(there, bounds=bounds)) if len(there) else [np.nan] * 3
     return {**dict(zip(("mean", "low", "high"), parts, strict=True)), "n": len(there)}
 
 

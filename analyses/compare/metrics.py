@@ -8,6 +8,7 @@ import numpy as np
 from scs_eval.analyses.catalogue import HIGHER as HIGHER
 from scs_eval.analyses.catalogue import LOWER as LOWER
 from scs_eval.analyses.catalogue import Analysis, Headline, compared
+from scs_eval.analyses.core.statistics import ANY, Bounds
 
 if TYPE_CHECKING:
     from scs_eval.analyses.attribution.metric_records import Metric
@@ -68,14 +69,27 @@ def spell_eps(eps: float) -> str:
     return f"{round(halves) / 2:g}/255" if eps and abs(halves - round(halves)) < 1e-8 else f"{eps:.6g}"
 
 
+def bounds_of(metric: SummaryMetric) -> Bounds:
+    """Between which its values can lie, as far as that is known."""
+    headline = _headline(metric)
+    return ANY if headline is None else headline.bounds
+
+
+def _headline(metric: SummaryMetric) -> Headline | None:
+    """The catalogue's; metrics from outside have none, nor have analyses that are not known here."""
+    name, _, at = metric.name.partition("@")
+    entry = compared().get(metric.analysis)
+    lines = () if entry is None else entry.metrics
+    return next((line for line in lines if line.name == name and bool(line.at_eps) == bool(at)), None)
+
+
 def values_of(metric: SummaryMetric, results: Mapping[str, Any]) -> np.ndarray:
     """The metric's value for every example, from a model's results by analysis; none if the analysis is missing."""
     if metric.analysis not in results:
         return np.zeros(0)
-    name, _, at = metric.name.partition("@")
+    at = metric.name.partition("@")[2]
     result = results[metric.analysis]
-    headlines = compared()[metric.analysis].metrics
-    headline = next((line for line in headlines if line.name == name and bool(line.at_eps) == bool(at)), None)
+    headline = _headline(metric)
     if headline is None:
         return np.asarray(result.own_values(metric.name), dtype=float)
     position = ([spell_eps(float(radius)) for radius in result.eps].index(at),) if at else ()

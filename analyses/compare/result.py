@@ -14,7 +14,7 @@ import pandas as pd
 
 from scs_eval.analyses.attribution.score_table import mean_of
 from scs_eval.analyses.compare.figure import draw_pixel_curves
-from scs_eval.analyses.compare.metrics import HIGHER, LOWER, SummaryMetric
+from scs_eval.analyses.compare.metrics import HIGHER, LOWER, SummaryMetric, bounds_of
 from scs_eval.analyses.core.reference_tests import compare_pair
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import RESAMPLES, holm, wilson
@@ -64,7 +64,7 @@ class CompareResult(Result):
         for metric, values in zip(self.lines, self.outcomes, strict=True):
             for model, row in zip(self.models, values, strict=True):
                 names = {"metric": metric.name, "analysis": metric.analysis, "model": model}
-                rows.append({**names, **_estimate(row, shares=metric.shares), "main": metric.main})
+                rows.append({**names, **_estimate(row, metric), "main": metric.main})
         return pd.DataFrame(rows)
 
     def table(self) -> pd.DataFrame:
@@ -201,13 +201,13 @@ NOTE = (
 TESTED = " Whether models differ is what the paired tests in tests.csv say."
 
 
-def _estimate(values: np.ndarray, *, shares: bool) -> dict[str, Any]:
+def _estimate(values: np.ndarray, metric: SummaryMetric) -> dict[str, Any]:
     """Value, interval and n of the examples that there are."""
     there = values[np.isfinite(values)]
-    if shares and len(there):
+    if metric.shares and len(there):
         value, low, high = (float(part) for part in wilson(there.sum(), len(there)))
         return {"value": value, "low": low, "high": high, "n": len(there)}
-    estimate = mean_of(there)
+    estimate = mean_of(there, bounds=bounds_of(metric))
     return {"value": estimate["mean"], "low": estimate["low"], "high": estimate["high"], "n": estimate["n"]}
 
 

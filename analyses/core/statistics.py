@@ -15,7 +15,9 @@ from scipy.special import bdtr, ndtr, ndtri, stdtrit  # scipy.stats takes half a
 from scs_eval.errors import InputError
 
 Floats = NDArray[np.float64]
+Bounds = tuple[float | None, float | None]
 
+ANY, SHARE, SIGNED_SHARE = (None, None), (0.0, 1.0), (-1.0, 1.0)  # where values can lie
 RESAMPLES = 10_000
 FEWEST = 6  # examples of a test: of 5, sign flips cannot give p below 1/16, whatever they show
 BOOTSTRAPPED = 10  # examples of a bootstrap: of fewer, too many resamples are nearly constant
@@ -68,7 +70,7 @@ def wilson(successes: ArrayLike, n: ArrayLike, *, confidence: float = 0.95) -> I
 
 
 def mean_interval(
-    values: ArrayLike, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+    values: ArrayLike, *, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0, bounds: Bounds = ANY
 ) -> Interval:
     """Mean over examples with its interval, for values (n,) or several columns (n, k), resampled together.
 
@@ -76,10 +78,11 @@ def mean_interval(
     bootstrap (Efron 1979), which keeps its level for skewed scores at n = 10 where percentiles (BCa too) do not. It is
     never narrower than Student's interval, which is all there is below 10 examples. Where many resamples are of equal
     values, as of rare events, no end is farther from the mean than the farthest example. One example, or examples that
-    are all equal, say nothing of the spread: the ends are NaN.
+    are all equal, say nothing of the spread: the ends are NaN. bounds: between which values, and so their mean, lie.
     """
     columns = _columns(values)
-    ends = _studentised_ends(columns, confidence, resamples, seed)
+    low, high = (side if bound is None else bound for bound, side in zip(bounds, (-np.inf, np.inf), strict=True))
+    ends = [end.clip(low, high) for end in _studentised_ends(columns, confidence, resamples, seed)]
     shape = np.shape(values)[1:]
     return Interval(*(part.reshape(shape) for part in (columns.mean(axis=0), *ends)))
 

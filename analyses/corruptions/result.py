@@ -11,6 +11,7 @@ from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.interval_words import named_interval, percent_cell
 from scs_eval.analyses.core.result import Comparison, Result
 from scs_eval.analyses.core.statistics import (
+    SHARE,
     Interval,
     bootstrap_interval,
     holm,
@@ -103,7 +104,7 @@ class CorruptionsResult(Result):
 
     def by_corruption(self) -> pd.DataFrame:
         """One row per corruption: accuracy over all severities, drop from clean, errors relative to the reference's."""
-        accuracy = mean_interval(self.right.mean(1).T)
+        accuracy = mean_interval(self.right.mean(1).T, bounds=SHARE)
         drop = mean_interval(self.drops.T)
         columns: dict[str, Any] = {"model": self.label, "corruption": self.names}
         columns["group"] = [CORRUPTIONS[name].group for name in self.names]
@@ -114,11 +115,11 @@ class CorruptionsResult(Result):
         """One row: clean and corrupted accuracy, the mean corruption error, and accuracy in each group."""
         row: dict[str, Any] = {"model": self.label, "source": self.source, "n": self.n}
         row |= named_interval("clean_accuracy", wilson(self.clean.sum(), self.n))
-        row |= named_interval("corrupted_accuracy", mean_interval(self.per_image))
+        row |= named_interval("corrupted_accuracy", mean_interval(self.per_image, bounds=SHARE))
         row |= {"reference": self.reference, **named_interval("mce", self.mce)}
         groups = np.array([CORRUPTIONS[name].group for name in self.names])
         for group in dict.fromkeys(groups):
-            row |= named_interval(group, mean_interval(self.right[groups == group].mean((0, 1))))
+            row |= named_interval(group, mean_interval(self.right[groups == group].mean((0, 1)), bounds=SHARE))
         return pd.DataFrame([row])
 
     def summary(self) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from scs_eval.analyses.attribution.score_table import cell, mean_of, score_table
 from scs_eval.analyses.attribution.similarity import MEASURES
 from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Comparison, Result
-from scs_eval.analyses.core.statistics import mean_interval
+from scs_eval.analyses.core.statistics import SHARE, SIGNED_SHARE, Bounds, mean_interval
 from scs_eval.analyses.faithfulness import cascade_figure
 from scs_eval.analyses.faithfulness import figure as faithfulness_figure
 from scs_eval.analyses.faithfulness.agreement import AGREEMENT_TABLES, Agreement
@@ -197,7 +197,7 @@ class FaithfulnessResult(Result):
         """Mean similarity to the original map, one row per method, measure and depth."""
         return pd.DataFrame(
             {"model": self.label, "method": method, "depth": depth, "layer": layer, "measure": measure}
-            | mean_of(values)
+            | mean_of(values, bounds=SIGNED_SHARE)
             for i, method in enumerate(self.methods)
             for measure in MEASURES
             for depth, (layer, values) in enumerate(
@@ -242,7 +242,10 @@ class FaithfulnessResult(Result):
     def drawn(self) -> Model:
         """What the figures show of this model."""
         similarity = {
-            name: [_line(method, getattr(self, name)[i].T, np.nan) for i, method in enumerate(self.methods)]
+            name: [
+                _line(method, getattr(self, name)[i].T, np.nan, bounds=SIGNED_SHARE)
+                for i, method in enumerate(self.methods)
+            ]
             for name in MEASURES
         }
         points: dict[str, dict[str, tuple[float, float, float]]] = {metric: {} for metric in family("first")}
@@ -265,7 +268,7 @@ class FaithfulnessResult(Result):
         A mean of probabilities is one, so the interval ends at 0 and 1; of few images it would often reach beyond.
         """
         areas = self.scores[name].mean(1)
-        lines = (_line(*row) for row in zip(self.methods, getattr(self, name), areas, strict=True))
+        lines = (_line(*row, bounds=SHARE) for row in zip(self.methods, getattr(self, name), areas, strict=True))
         return [line._replace(low=line.low.clip(0, 1), high=line.high.clip(0, 1)) for line in lines]
 
 
@@ -291,11 +294,11 @@ class FaithfulnessComparison(Comparison[FaithfulnessResult]):
         return _figures(self.results)
 
 
-def _line(method: str, values: np.ndarray, value: float) -> Line:
+def _line(method: str, values: np.ndarray, value: float, *, bounds: Bounds) -> Line:
     """The mean of values (n, x) with its interval at every x."""
-    means = [mean_of(column) for column in values.T] if np.isnan(values).any() else None
+    means = [mean_of(column, bounds=bounds) for column in values.T] if np.isnan(values).any() else None
     if means is None:
-        mean, low, high = mean_interval(values)
+        mean, low, high = mean_interval(values, bounds=bounds)
     else:
         mean, low, high = (np.array([item[key] for item in means]) for key in ("mean", "low", "high"))
     return Line(method, mean, low, high, value)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from scs_eval.analyses.core.statistics import mean_interval, wilson
+from scs_eval.analyses.core.statistics import SHARE, mean_interval, wilson
 from scs_eval.analyses.localisation import figure
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def boxes(results: Sequence["LocalisationResult"], ax: "Axes | None" = None) -> 
 
 
 def _box(result: "LocalisationResult") -> figure.Box:
-    mean, low, high = (float(part) for part in mean_interval(result.grid_scores))
+    mean, low, high = (float(part) for part in mean_interval(result.grid_scores, bounds=SHARE))
     tops = result.top_interval()
     return figure.Box(
         model=result.model, method=result.method, scores=result.scores.ravel(), mean=(mean, low, high),

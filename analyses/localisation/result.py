@@ -11,7 +11,7 @@ from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.interval_words import percent_words
 from scs_eval.analyses.core.reference_tests import compare_pair, corrected
 from scs_eval.analyses.core.result import Comparison, Result
-from scs_eval.analyses.core.statistics import mean_interval
+from scs_eval.analyses.core.statistics import SHARE, mean_interval
 from scs_eval.analyses.localisation import panels
 from scs_eval.analyses.localisation.mosaics import mosaic_table
 
@@ -73,7 +73,7 @@ class LocalisationResult(Result):
 
     def table(self) -> pd.DataFrame:
         """One row: mean and 95 % interval over grids, quartiles over cells, the limits, and how it was played."""
-        mean, low, high = (float(part) for part in mean_interval(self.grid_scores))
+        mean, low, high = (float(part) for part in mean_interval(self.grid_scores, bounds=SHARE))
         quartiles = dict(zip(("q25", "median", "q75"), np.percentile(self.scores, (25, 50, 75)), strict=True))
         row = {
             "model": self.model, "method": self.method, "setting": self.setting, "protocol": self.protocol,
@@ -90,7 +90,7 @@ class LocalisationResult(Result):
         if self.top is None:
             return {}
         here = self.top_scores[:, :, self.top_counts.tolist().index(self.top)].mean(1)
-        mean, low, high = (float(part) for part in mean_interval(here))
+        mean, low, high = (float(part) for part in mean_interval(here, bounds=SHARE))
         return {"top_pixels": self.top, "top_score": mean, "top_low": low, "top_high": high}
 
     def _accuracy(self) -> dict[str, object]:
@@ -135,7 +135,7 @@ class LocalisationResult(Result):
 
     def curve(self) -> pd.DataFrame:
         """The mean score by how many of the strongest pixels count, with its interval."""
-        mean, low, high = mean_interval(self.top_scores.mean(1))
+        mean, low, high = mean_interval(self.top_scores.mean(1), bounds=SHARE)
         columns = {"pixels": self.top_counts, "score": mean, "low": low, "high": high}
         return pd.DataFrame({"model": self.model, "method": self.method, **columns})
 

@@ -9,7 +9,7 @@ import pandas as pd
 from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.interval_words import named_interval, percent_words
 from scs_eval.analyses.core.result import Comparison, Result
-from scs_eval.analyses.core.statistics import Interval, mean_interval, wilson
+from scs_eval.analyses.core.statistics import SHARE, Interval, mean_interval, wilson
 from scs_eval.analyses.pgd.figure import draw_attacked, draw_curves
 from scs_eval.analyses.scorecard.check import SKIPPED
 from scs_eval.analyses.scorecard.figure import draw_scorecard
@@ -134,7 +134,7 @@ class PgdResult(Result):
 
     def table(self) -> pd.DataFrame:
         """One row: clean accuracy, area, median, accuracy at the largest and at the middle ε, the worst case there."""
-        area = tuple(map(float, mean_interval(self.areas)))
+        area = tuple(map(float, mean_interval(self.areas, bounds=SHARE)))
         row: dict[str, Any] = {"model": self.label, "norm": self.norm, "attacks": ", ".join(self.attacks), "n": self.n}
         row.update(named_interval("clean_accuracy", [part[0] for part in self.accuracy]))
         row.update(named_interval("area", area) | named_interval("median_eps", self.median))
@@ -153,7 +153,7 @@ class PgdResult(Result):
             "clean %": percent_words(*(part[0] for part in self.accuracy)),
             f"at ε = {self.eps[-1]:.3g} %": percent_words(*(part[-1] for part in self.accuracy)),
             "in 8 bits %": f"{100 * self.accuracy_8bit.estimate[-1]:.1f}",
-            "area %": percent_words(*mean_interval(self.areas)),
+            "area %": percent_words(*mean_interval(self.areas, bounds=SHARE)),
             "median ε": _median(*median, last=self.eps[-1]),
         }
         if card is not None:

@@ -11,7 +11,7 @@ from scs_eval.analyses.attribution.completeness import percent, ratio
 from scs_eval.analyses.attribution.methods import known_method
 from scs_eval.analyses.core.axes import axes_of
 from scs_eval.analyses.core.result import Comparison, Result
-from scs_eval.analyses.core.statistics import mean_interval
+from scs_eval.analyses.core.statistics import SHARE, SIGNED_SHARE, mean_interval
 from scs_eval.analyses.plotting import style
 from scs_eval.analyses.saliency.figure import draw
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METRICS = ("gini", "entropy", "top_mass", "class_correlation", "max_sensitivity")
+BOUNDS = dict(zip(METRICS, (SHARE, SHARE, SHARE, SIGNED_SHARE, (0.0, None)), strict=True))
 HEADS = ("Gini", "entropy", "top 5 % mass", "class correlation", "max-sensitivity")
 COLUMNS_PER_PAGE = 6
 
@@ -136,7 +137,7 @@ class SaliencyResult(Result):
         values = values[np.isfinite(values)]
         if not len(values):
             return np.nan, np.nan, np.nan
-        mean, low, high = (float(part) for part in mean_interval(values))
+        mean, low, high = (float(part) for part in mean_interval(values, bounds=BOUNDS[metric]))
         return mean, low, high
 
 

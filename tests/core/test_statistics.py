@@ -291,3 +291,11 @@ def test_holm_refuses_what_is_no_p_value(p: list[object]) -> None:
 def test_pairs_must_match(test: object) -> None:
     with pytest.raises(InputError, match="one length"):
         test([1, 0], [1])  # type: ignore[operator]
+
+
+def test_a_mean_of_shares_is_a_share() -> None:
+    """Of two images Student's interval alone is wider than all that is possible."""
+    values = np.array([0.5, 1.0])
+    assert mean_interval(values).low < 0
+    assert tuple(map(float, mean_interval(values, bounds=(0, 1)))) == (0.75, 0, 1)
+    assert np.isnan(mean_interval(np.ones(1), bounds=(0, 1)).low)

@@ -106,8 +106,8 @@ def test_table_is_means_and_paired_tests(found: FaithfulnessResult) -> None:
     table = found.table().set_index(["method", "metric"])
     areas = area(found.deletion, found.fractions)
     share = found.infidelity / found.change
-    for metric, values in (("deletion", areas), ("infidelity", share), ("ssim", found.ssim[:, -1])):
-        row, expected = table.loc[("wx", metric)], mean_interval(values[1])
+    for metric, values, least in (("deletion", areas, 0), ("infidelity", share, 0), ("ssim", found.ssim[:, -1], -1)):
+        row, expected = table.loc[("wx", metric)], mean_interval(values[1], bounds=(least, 1))
         assert (row["mean"], row["low"], row["high"]) == pytest.approx(tuple(map(float, expected)))
         assert row["difference"] == pytest.approx(paired_test(values[1], values[2]).difference)
         assert row["n"] == 4
