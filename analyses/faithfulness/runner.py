@@ -133,9 +133,9 @@ def _check(images: Images) -> None:
 def _targets(model: nn.Module, images: Images, targets: ArrayLike | None, classes: Sequence[str]) -> Tensor:
     """The classes to explain, by default the predicted ones; the model must have logits for all images either way."""
     parts = slices(len(images), images_at_once(images, BLOCK))
-    logits = [_logits(model, batch, len(classes)) for batch in read_batches(images, parts)]
+    predicted = [_logits(model, batch, len(classes)).argmax(1) for batch in read_batches(images, parts)]
     if targets is None:
-        return torch.cat(logits).argmax(1)
+        return torch.cat(predicted)
     given = as_labels(targets, what="targets")
     check_labels(given, images=images, classes=classes, what="targets")
     return given.long()
