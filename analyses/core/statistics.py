@@ -82,9 +82,11 @@ def mean_interval(
     """
     columns = _columns(values)
     low, high = (side if bound is None else bound for bound, side in zip(bounds, (-np.inf, np.inf), strict=True))
-    ends = [end.clip(low, high) for end in _studentised_ends(columns, confidence, resamples, seed)]
-    shape = np.shape(values)[1:]
-    return Interval(*(part.reshape(shape) for part in (columns.mean(axis=0), *ends)))
+    below, above = (end.clip(low, high) for end in _studentised_ends(columns, confidence, resamples, seed))
+    mean, shape = columns.mean(axis=0), np.shape(values)[1:]
+    # A mean may be beyond a bound, by a rounding; never beyond its interval's end.
+    ends = np.minimum(below, mean), np.maximum(above, mean)
+    return Interval(*(part.reshape(shape) for part in (mean, *ends)))
 
 
 def bootstrap_interval(

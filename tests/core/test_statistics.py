@@ -299,3 +299,5 @@ def test_a_mean_of_shares_is_a_share() -> None:
     assert mean_interval(values).low < 0
     assert tuple(map(float, mean_interval(values, bounds=(0, 1)))) == (0.75, 0, 1)
     assert np.isnan(mean_interval(np.ones(1), bounds=(0, 1)).low)
+    beyond = mean_interval(np.array([1, 1 + 1e-7] * 5), bounds=(0, 1))  # by a rounding
+    assert beyond.low <= beyond.estimate <= beyond.high
