@@ -24,6 +24,7 @@ WHY = {
     AS_PUBLISHED: "at this size convolution is most of both",
     "port": "convolution itself would not reach it: multiply with the row against the twin",
     "conv": "of a layer without pooling every response has a logarithm and a power, both ways",
+    "twin": "every response is multiplied by its cosine before it is pooled, both ways",
 }
 TWICE = "it has twice the kernels"
 Goals = Mapping[str, tuple[float, bool, str]]  # contender -> what to reach, whether we should be faster, its full name
